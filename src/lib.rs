@@ -1,11 +1,10 @@
 //! Plans where every tensor of a neural network lives in one arena, and proves how small
 //! that arena can be.
 //!
-//! A [`Graph`] declares the effects of each node on memory. A [`Planner`] makes a [`Plan`] of it:
-//! an
-//! offset for every value, so that values needed at the same time share no byte, together
-//! with a lower bound that no plan can go below. The plan is committed to an [`Arena`],
-//! which lends the operands of each step of a [`Program`].
+//! A [`Graph`] declares the effects of each node on memory. A [`Planner`] turns the graph into a
+//! [`Plan`]: an offset for every value, so that values needed at the same time share no byte,
+//! together with a lower bound for every plan. The plan is committed to an [`Arena`], which lends
+//! the operands of each step in a [`Program`].
 //!
 //! ```
 //! use arenaplan::{DType, Graph, Node, Planner, Status, Value, ValueKind};
@@ -43,9 +42,9 @@
 //! # Ok::<(), arenaplan::Error>(())
 //! ```
 //!
-//! The pipeline can be entered at any stage: [`Liveness`] makes the buffers of a graph, a
-//! [`Problem`] can also be written by hand or read from CSV, [`solve()`] packs it, and
-//! [`Plan::check`] is the independent definition of a valid plan.
+//! The pipeline can be entered at any stage: [`Liveness`] makes a graph's buffers, a [`Problem`]
+//! can also be written by hand or read from CSV, [`solve()`] packs the problem, and [`Plan::check`]
+//! is the independent definition of a valid plan.
 
 #![no_std]
 // Some functions serve one feature alone; with all features, none may be unused.
@@ -85,29 +84,29 @@ pub use serve::model::{self, Model};
 #[cfg(feature = "std")]
 pub use serve::pool::{self, ArenaPool, Lease};
 
-/// The examples of the page on serving, as tests.
+/// The examples on the serving page, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/serving.md")]
 struct Serving;
 
-/// The examples of the tutorial for compilers, as tests.
+/// The examples in the tutorial for compilers, as tests.
 #[cfg(doctest)]
 #[allow(rustdoc::invalid_codeblock_attributes, reason = "titles of files, for the site")]
 #[doc = include_str!("../docs/tutorials/compiler.md")]
 struct Compiler;
 
-/// The examples of the tutorial for servers, as tests.
+/// The examples in the tutorial for servers, as tests.
 #[cfg(doctest)]
 #[allow(rustdoc::invalid_codeblock_attributes, reason = "titles of files, for the site")]
 #[doc = include_str!("../docs/tutorials/server.md")]
 struct Server;
 
-/// The examples of the manual, as tests.
+/// The examples in the manual, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/manual.md")]
 struct Manual;
 
-/// The examples of the README, as tests.
+/// The examples in the README, as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

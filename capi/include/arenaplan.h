@@ -31,8 +31,8 @@
 #include <stdint.h>
 
 /**
- * Version of the header. It is compatible with libraries of the same major version (of the same
- * minor version while the major one is 0) that are not older.
+ * Header version. The header is compatible with libraries that have the same major version (the
+ * same minor version while the major version is 0) and are not older.
  */
 #define AP_VERSION_MAJOR 0
 
@@ -47,12 +47,12 @@
 #define AP_VERSION_PATCH 0
 
 /**
- * In an array of old offsets: the buffer has none.
+ * In an array of old offsets: the buffer has no old offset.
  */
 #define AP_NO_OFFSET UINT64_MAX
 
 /**
- * The number of a value or a node that is none.
+ * The number of an absent value or node.
  */
 #define AP_NONE UINT32_MAX
 
@@ -67,57 +67,57 @@
 #define AP_MOST_WAYS 16
 
 /**
- * Flag of a plan: it is safe in every order that the graph permits.
+ * Plan flag: the plan is safe in every order that the graph permits.
  */
 #define AP_PLAN_PARALLEL_SAFE 1
 
 /**
- * Flag of a plan: inputs keep their bytes until the end of a run.
+ * Plan flag: inputs keep their bytes until the run ends.
  */
 #define AP_PLAN_PRESERVE_INPUTS 2
 
 /**
- * Flag of a plan: inputs are in memory of the caller, a space each.
+ * Plan flag: inputs are in the caller's memory, a space each.
  */
 #define AP_PLAN_CALLER_INPUTS 4
 
 /**
- * Flag of a plan: outputs are in memory of the caller, a space each.
+ * Plan flag: outputs are in the caller's memory, a space each.
  */
 #define AP_PLAN_CALLER_OUTPUTS 8
 
 /**
- * Effort of milliseconds.
+ * Milliseconds of effort.
  */
 #define AP_EFFORT_FAST 1
 
 /**
- * Effort of up to a minute or two.
+ * Up to a minute or two of effort.
  */
 #define AP_EFFORT_MAX 2
 
 /**
- * Flag of a pool: returned blocks are filled with zeros.
+ * Pool flag: returned blocks are filled with zeros.
  */
 #define AP_POOL_CLEAR 1
 
 /**
- * Flag of a pool: no free blocks are kept.
+ * Pool flag: no free blocks are kept.
  */
 #define AP_POOL_KEEP_NOTHING 2
 
 /**
- * A wait without a limit of time.
+ * A wait without a time limit.
  */
 #define AP_FOREVER UINT64_MAX
 
 /**
- * Flag of a buffer: `offset` is the offset that the buffer must have.
+ * Buffer flag: `offset` is the offset that the buffer must have.
  */
 #define AP_BUFFER_FIXED 1
 
 /**
- * Flag of a buffer: `offset` is tried first.
+ * Buffer flag: `offset` is tried first.
  */
 #define AP_BUFFER_HINTED 2
 
@@ -132,11 +132,11 @@
  */
 typedef enum ap_code {
     /**
-     * The call did what it says.
+     * The call succeeded.
      */
     AP_CODE_OK = 0,
     /**
-     * An argument is null, out of range, or contradicts another one.
+     * An argument is null, out of range, or contradicts another argument.
      */
     AP_CODE_INVALID_ARGUMENT = 1,
     /**
@@ -152,19 +152,19 @@ typedef enum ap_code {
      */
     AP_CODE_INVALID_FILE = 4,
     /**
-     * The file, or a struct of the caller, is of a version that this library does not know.
+     * This library does not know the version of the file, or of the caller's struct.
      */
     AP_CODE_UNSUPPORTED_VERSION = 5,
     /**
-     * A plan or packing is not a valid answer to what it is compared with.
+     * A plan or packing is not a valid answer for the given graph or problem.
      */
     AP_CODE_CHECK_FAILED = 6,
     /**
-     * Memory of the caller has fewer bytes than the plan needs.
+     * The caller's memory has fewer bytes than the plan needs.
      */
     AP_CODE_MEMORY_TOO_SMALL = 7,
     /**
-     * Memory of the caller begins at an address that is not aligned as the plan needs it.
+     * The caller's memory begins at an address that is less aligned than the plan needs.
      */
     AP_CODE_MEMORY_MISALIGNED = 8,
     /**
@@ -172,11 +172,11 @@ typedef enum ap_code {
      */
     AP_CODE_OUT_OF_MEMORY = 9,
     /**
-     * A defect of this library. The handles of the call may be freed, and nothing else.
+     * A defect of this library. Only freeing the call's handles is safe then.
      */
     AP_CODE_INTERNAL = 10,
     /**
-     * The memory of the pool is leased to others.
+     * The pool's memory is leased to others.
      */
     AP_CODE_POOL_BUSY = 11,
     /**
@@ -190,7 +190,7 @@ typedef enum ap_code {
  */
 typedef enum ap_access {
     /**
-     * The operand is left out, or its bytes are never read. `pointer` is null.
+     * The operand is left out, or the bytes are never read. `pointer` is null.
      */
     AP_ACCESS_ABSENT = 0,
     /**
@@ -198,7 +198,8 @@ typedef enum ap_access {
      */
     AP_ACCESS_EXTERNAL = 1,
     /**
-     * The step reads the bytes. If the step mutates the operand as a state, it writes them, too.
+     * The step reads the bytes. If the step mutates the operand as a state, the step writes the
+     * bytes, too.
      */
     AP_ACCESS_READ = 2,
     /**
@@ -206,13 +207,13 @@ typedef enum ap_access {
      */
     AP_ACCESS_WRITE = 3,
     /**
-     * The bytes are those of an input, and already have their final content: not to be written.
+     * The bytes belong to an input, and already have the final content: not to be written.
      */
     AP_ACCESS_VIEW = 4,
 } ap_access;
 
 /**
- * Why a step must wait for another one; of several reasons the first.
+ * The reason why a step must wait for another step; the first of several reasons.
  */
 typedef enum ap_hazard_kind {
     /**
@@ -234,33 +235,34 @@ typedef enum ap_hazard_kind {
 } ap_hazard_kind;
 
 /**
- * What is proven about a size.
+ * The proven status of a size.
  */
 typedef enum ap_status {
     /**
-     * It is the smallest possible.
+     * The size is the smallest possible.
      */
     AP_STATUS_OPTIMAL = 0,
     /**
-     * It fits the capacity, and may not be the smallest possible.
+     * The size fits the capacity, and may not be the smallest possible.
      */
     AP_STATUS_FEASIBLE = 1,
     /**
-     * It exceeds the capacity, and no smaller one fits: proven.
+     * The size exceeds the capacity, and no smaller size fits: proven.
      */
     AP_STATUS_INFEASIBLE = 2,
     /**
-     * It exceeds the capacity; a smaller one may exist.
+     * The size exceeds the capacity; a smaller size may exist.
      */
     AP_STATUS_UNKNOWN = 3,
 } ap_status;
 
 /**
- * Why an output and an input of a step share bytes.
+ * The reason why an output and an input of a step share bytes.
  */
 typedef enum ap_share_rule {
     /**
-     * The smaller shows bytes of the larger unchanged: the step need not write them.
+     * The smaller operand shows the larger operand's bytes unchanged: the step need not write the
+     * bytes.
      */
     AP_SHARE_RULE_VIEW = 0,
     /**
@@ -268,68 +270,67 @@ typedef enum ap_share_rule {
      */
     AP_SHARE_RULE_IN_PLACE = 1,
     /**
-     * The output begins before an input that dies, and overlaps it: the step makes the output in
-     * order, and reads each byte for the last time before it writes there.
+     * The output begins before a dying input and overlaps the input: the step makes the output in
+     * order, and reads each byte for the last time before writing there.
      */
     AP_SHARE_RULE_OVERLAP = 2,
 } ap_share_rule;
 
 /**
- * Memory that a plan was bound to, and the address of every operand of every step.
+ * Memory that a plan was bound to, and the address of every operand in every step.
  *
- * An arena never changes after it was made; any number of threads may ask it for addresses. Two
- * runs at the same time need two memories.
+ * An arena never changes; any number of threads may ask for addresses. Two runs at the same time
+ * need two memories.
  */
 typedef struct ap_arena ap_arena;
 
 /**
- * A request to end searches. Any number of threads may use it at the same time.
+ * A request to end searches. Any number of threads may use the request at the same time.
  */
 typedef struct ap_cancel ap_cancel;
 
 /**
- * The dependencies between the steps of a plan, without those that follow from others.
+ * The dependencies between a plan's steps, without implied dependencies.
  *
- * Hazards never change; any number of threads may use them at the same time.
+ * Hazards never change; any number of threads may use hazards at the same time.
  */
 typedef struct ap_hazards ap_hazards;
 
 /**
- * A model: a checked plan for each shape that it may run with.
+ * A model: a checked plan for each permitted shape.
  *
- * A model never changes; any number of threads may use it at the same time.
+ * A model never changes; any number of threads may use a model at the same time.
  */
 typedef struct ap_model ap_model;
 
 /**
- * Offsets for the buffers of a problem, and what is proven about them.
+ * Offsets for a problem's buffers, with proven status.
  */
 typedef struct ap_packing ap_packing;
 
 /**
- * A plan: a place for every value, one memory per space.
+ * A plan: a place for every value, and one memory per space.
  *
- * A plan never changes; any number of threads may use it at the same time.
+ * A plan never changes; any number of threads may use a plan at the same time.
  */
 typedef struct ap_plan ap_plan;
 
 /**
- * A source of arenas below one cap of bytes.
+ * A source of arenas below one cap in bytes.
  *
  * Any number of threads may use a pool at the same time.
  */
 typedef struct ap_pool ap_pool;
 
 /**
- * Buffers to be placed, and the memories they are placed in.
+ * Buffers to place, and the memories to place them in.
  *
- * A problem begins with space 0, which is unlimited. Buffers are numbered from 0 on, as they are
- * added.
+ * A problem begins with space 0, which is unlimited. Buffers are numbered from 0, as added.
  */
 typedef struct ap_problem ap_problem;
 
 /**
- * Numbers of buffers that do not fit a space together.
+ * Numbers of buffers that together do not fit a space.
  */
 typedef struct ap_subset ap_subset;
 
@@ -350,7 +351,7 @@ typedef struct ap_memory {
 } ap_memory;
 
 /**
- * One operand of a step, and its bytes in memory.
+ * An operand of a step, and the operand's bytes in memory.
  *
  * This struct never grows.
  */
@@ -368,13 +369,13 @@ typedef struct ap_operand {
      */
     uint32_t value;
     /**
-     * How the step uses it.
+     * How the step uses the operand.
      */
     enum ap_access access;
 } ap_operand;
 
 /**
- * Memory of one step. The arrays belong to the arena.
+ * Memory for one step. The arrays belong to the arena.
  */
 typedef struct ap_step_memory {
     /**
@@ -408,17 +409,17 @@ typedef struct ap_step_memory {
 } ap_step_memory;
 
 /**
- * One step that must wait for another one.
+ * A step that must wait for another step.
  *
  * This struct never grows.
  */
 typedef struct ap_hazard {
     /**
-     * Position of the step that waits.
+     * Index of the step that waits.
      */
     uint32_t after;
     /**
-     * Position of the step that it waits for.
+     * Index of the step that must end before.
      */
     uint32_t before;
     /**
@@ -444,11 +445,11 @@ typedef struct ap_model_info {
      */
     const char *name;
     /**
-     * Names of the dimensions that vary.
+     * Names of the variable dimensions.
      */
     const char *const *dims;
     /**
-     * Bytes of arenas that every shape can run in.
+     * Arena bytes that suffice for every shape.
      */
     uint64_t arena_bytes;
     /**
@@ -462,7 +463,7 @@ typedef struct ap_model_info {
 } ap_model_info;
 
 /**
- * One shape of a model. Strings and arrays belong to the model.
+ * A model's shape. Strings and arrays belong to the model.
  */
 typedef struct ap_model_shape_info {
     /**
@@ -474,7 +475,7 @@ typedef struct ap_model_shape_info {
      */
     uint32_t dim_count;
     /**
-     * Size of each dimension, in the order of `ap_model_info::dims`.
+     * Size by dimension, in the order of `ap_model_info::dims`.
      */
     const uint64_t *sizes;
     /**
@@ -488,7 +489,7 @@ typedef struct ap_model_shape_info {
 } ap_model_shape_info;
 
 /**
- * A dimension of a request, and its size.
+ * A dimension in a request, with a size.
  *
  * This struct never grows.
  */
@@ -526,17 +527,17 @@ typedef struct ap_space {
 } ap_space;
 
 /**
- * Steps in which a buffer needs some of its bytes only, or none.
+ * Steps that need only some bytes of a buffer, or none.
  *
  * This struct never grows.
  */
 typedef struct ap_gap {
     /**
-     * First step of the gap.
+     * First step in the gap.
      */
     uint64_t lower;
     /**
-     * Step after the last of the gap.
+     * Step after the gap's last step.
      */
     uint64_t upper;
     /**
@@ -591,17 +592,17 @@ typedef struct ap_buffer {
      */
     uint32_t gap_count;
     /**
-     * Gaps in the live range, in any order; they may overlap. Read during the call only.
+     * Gaps in the live range, in any order; gaps may overlap. Read during the call only.
      */
     const struct ap_gap *gaps;
 } ap_buffer;
 
 /**
- * Progress of a search.
+ * Search progress.
  */
 typedef struct ap_progress {
     /**
-     * `sizeof(ap_progress)` of the library; a field past it is not there.
+     * `sizeof(ap_progress)` in the library; fields past this size do not exist.
      */
     uint32_t size;
     /**
@@ -613,7 +614,7 @@ typedef struct ap_progress {
      */
     const char *stage;
     /**
-     * Bytes of the best result so far; before packing, those that are live at its highest step.
+     * Bytes of the best result so far; before packing, the live bytes at the highest step.
      */
     uint64_t peak;
     /**
@@ -627,18 +628,19 @@ typedef struct ap_progress {
 } ap_progress;
 
 /**
- * Hears of the progress of a search, of which the struct is valid during the call. A result other
- * than 0 ends the search, which then returns the best result so far.
+ * Receives search progress; the struct is valid during the call. A result other than 0 ends the
+ * search, which then returns the best result so far.
  *
- * The function must return, so it throws no exception, and must not use the handles of the search.
+ * The function must return, so the function throws no exception, and must not use the search's
+ * handles.
  */
 typedef int32_t (*ap_progress_function)(void *context, const struct ap_progress *progress);
 
 /**
- * Limits of a search. All zeros, but for `size`, are the defaults.
+ * Search limits. All zeros, except `size`, are the defaults.
  *
- * Without a time limit the result depends on the problem and the options alone, and is that of
- * `arenaplan pack` with the same options.
+ * Without a time limit the result depends on the problem and the options alone, and equals the
+ * result of `arenaplan pack` with the same options.
  */
 typedef struct ap_options {
     /**
@@ -658,11 +660,11 @@ typedef struct ap_options {
      */
     uint64_t node_limit;
     /**
-     * Bytes of the only space; 0 leaves the space as `ap_problem_set_space` described it.
+     * Bytes of the only space; 0 leaves the space as described by `ap_problem_set_space`.
      */
     uint64_t capacity;
     /**
-     * Seed of every random choice.
+     * Seed for every random choice.
      */
     uint64_t seed;
     /**
@@ -670,11 +672,11 @@ typedef struct ap_options {
      */
     ap_progress_function progress;
     /**
-     * First argument of `progress`.
+     * First argument to `progress`.
      */
     void *context;
     /**
-     * Ends the search when it is requested; or null. Read until the search ends.
+     * Ends the search when requested; may be null. Read until the search ends.
      */
     const struct ap_cancel *cancel;
 } ap_options;
@@ -688,7 +690,7 @@ typedef struct ap_space_packing {
      */
     uint32_t size;
     /**
-     * What is proven about the peak.
+     * The proven status of the peak.
      */
     enum ap_status status;
     /**
@@ -706,23 +708,24 @@ typedef struct ap_space_packing {
  */
 typedef struct ap_way {
     /**
-     * Bytes of scratch memory.
+     * Scratch bytes.
      */
     uint64_t bytes;
     /**
-     * Nanoseconds of a run.
+     * Nanoseconds per run.
      */
     uint64_t nanoseconds;
 } ap_way;
 
 /**
- * States the cost of running `count` nodes, by position in the graph, as one step in this order:
- * writes the ways to run the step, ascending bytes, to `ways`, an array of `AP_MOST_WAYS`, and
- * returns how many ways there are; 0 if the program has no kernel for the step.
+ * States the cost of running `count` nodes, by position in the graph, as one step in this order.
+ * The function writes the ways to run the step, ascending bytes, to `ways`, an array with
+ * `AP_MOST_WAYS` elements, and returns the number of ways; 0 if the program has no kernel for the
+ * step.
  *
- * Equal nodes must have equal costs. The function must return, so it throws no exception, and must
- * not use the handles of the search. Outputs that overlap an input at a distance, and steps that run
- * strip by strip, have no costs in C: the plan has none.
+ * Equal nodes must have equal costs. The function must return, so the function throws no
+ * exception, and must not use the search's handles. Outputs that overlap an input at a distance,
+ * and steps that run strip by strip, have no costs in C: the plan has no such outputs and steps.
  */
 typedef size_t (*ap_cost_function)(void *context,
                                    const uint32_t *nodes,
@@ -730,7 +733,7 @@ typedef size_t (*ap_cost_function)(void *context,
                                    struct ap_way *ways);
 
 /**
- * Options of a plan. All zeros, but for `size`, are the defaults.
+ * Plan options. All zeros, except `size`, are the defaults.
  */
 typedef struct ap_plan_options {
     /**
@@ -738,7 +741,7 @@ typedef struct ap_plan_options {
      */
     uint32_t size;
     /**
-     * `AP_PLAN_PARALLEL_SAFE` and the flags behind it.
+     * `AP_PLAN_PARALLEL_SAFE` and the flags behind.
      */
     uint32_t flags;
     /**
@@ -746,7 +749,7 @@ typedef struct ap_plan_options {
      */
     const char *target;
     /**
-     * Power of two that divides every offset; 0 stands for that of the target.
+     * Power of two that divides every offset; 0 stands for the target's alignment.
      */
     uint64_t alignment;
     /**
@@ -770,11 +773,11 @@ typedef struct ap_plan_options {
      */
     ap_progress_function progress;
     /**
-     * First argument of `progress` and of `costs`.
+     * First argument to `progress` and `costs`.
      */
     void *context;
     /**
-     * Ends the search when it is requested; or null. Read until the search ends.
+     * Ends the search when requested; may be null. Read until the search ends.
      */
     const struct ap_cancel *cancel;
     /**
@@ -783,14 +786,13 @@ typedef struct ap_plan_options {
      */
     ap_cost_function costs;
     /**
-     * With `costs`: how slow the plan may be, in thousandths of the time of the fastest plan; 0 is no
-     * limit.
+     * With `costs`: longest time, in thousandths of the fastest plan's time; 0 is no limit.
      */
     uint64_t max_slowdown;
 } ap_plan_options;
 
 /**
- * Sizes of a plan. Strings belong to the plan.
+ * Plan sizes. Strings belong to the plan.
  */
 typedef struct ap_plan_info {
     /**
@@ -798,23 +800,23 @@ typedef struct ap_plan_info {
      */
     uint32_t size;
     /**
-     * What is proven about the bytes of all arenas.
+     * The proven status of the arena bytes.
      */
     enum ap_status status;
     /**
-     * Name of the model.
+     * Model name.
      */
     const char *model;
     /**
-     * Digest of the graph that was planned, in hexadecimal.
+     * Digest of the planned graph, in hexadecimal.
      */
     const char *digest;
     /**
-     * Name of the target: the program that the plan is for.
+     * Target name: the program that the plan is for.
      */
     const char *target;
     /**
-     * Bytes of all arenas together, without buffers that the caller brings.
+     * Bytes of all arenas together, without the caller's buffers.
      */
     uint64_t arena_bytes;
     /**
@@ -822,7 +824,7 @@ typedef struct ap_plan_info {
      */
     uint64_t lower_bound;
     /**
-     * Number of spaces: arenas, then buffers that the caller brings for single values.
+     * Number of spaces: arenas, then the caller's buffers for single values.
      */
     uint32_t space_count;
     /**
@@ -830,7 +832,7 @@ typedef struct ap_plan_info {
      */
     uint32_t arena_count;
     /**
-     * Number of values of the graph, those without a place among them.
+     * Number of values in the graph, values without a place included.
      */
     uint32_t value_count;
     /**
@@ -840,7 +842,7 @@ typedef struct ap_plan_info {
 } ap_plan_info;
 
 /**
- * One space of a plan. Strings belong to the plan.
+ * A plan's space. Strings belong to the plan.
  */
 typedef struct ap_plan_space_info {
     /**
@@ -860,13 +862,13 @@ typedef struct ap_plan_space_info {
      */
     uint64_t bytes;
     /**
-     * Power of two that must divide the address of its first byte.
+     * Power of two that must divide the space's first address.
      */
     uint64_t alignment;
 } ap_plan_space_info;
 
 /**
- * One value of a plan. Strings belong to the plan.
+ * A plan's value. Strings belong to the plan.
  */
 typedef struct ap_plan_value_info {
     /**
@@ -914,13 +916,13 @@ typedef struct ap_share {
      */
     uint32_t output;
     /**
-     * The rule that permits it.
+     * The rule that permits sharing.
      */
     enum ap_share_rule rule;
 } ap_share;
 
 /**
- * One step of a plan. Strings and arrays belong to the plan.
+ * A plan's step. Strings and arrays belong to the plan.
  */
 typedef struct ap_plan_step_info {
     /**
@@ -928,7 +930,7 @@ typedef struct ap_plan_step_info {
      */
     uint32_t size;
     /**
-     * Number of nodes that run as one.
+     * Number of nodes in the step.
      */
     uint32_t node_count;
     /**
@@ -960,7 +962,7 @@ typedef struct ap_plan_step_info {
      */
     uint32_t workspace_count;
     /**
-     * Operator of the last node; null if the plan was read without its graph.
+     * Operator of the last node; null if the plan was read without a graph.
      */
     const char *op;
 } ap_plan_step_info;
@@ -972,12 +974,12 @@ typedef struct ap_plan_step_info {
 typedef void *(*ap_allocate_function)(void *context, uint64_t bytes, uint64_t alignment);
 
 /**
- * Frees what the other function returned, with the same `bytes`. Called on any thread.
+ * Frees a block from the other function, with the same `bytes`. Called on any thread.
  */
 typedef void (*ap_deallocate_function)(void *context, void *memory, uint64_t bytes);
 
 /**
- * Options of a pool. All zeros, but for `size`, are the defaults.
+ * Pool options. All zeros, except `size`, are the defaults.
  */
 typedef struct ap_pool_options {
     /**
@@ -997,21 +999,21 @@ typedef struct ap_pool_options {
      */
     uint64_t keep;
     /**
-     * Source of blocks; null stands for the allocator of the library. Both functions, or none.
+     * Source of blocks; null stands for the library's allocator. Both functions, or none.
      */
     ap_allocate_function allocate;
     /**
-     * Frees a block of `allocate`.
+     * Frees a block from `allocate`.
      */
     ap_deallocate_function deallocate;
     /**
-     * First argument of both functions.
+     * First argument to both functions.
      */
     void *context;
 } ap_pool_options;
 
 /**
- * Numbers of a pool at one moment.
+ * Pool statistics.
  */
 typedef struct ap_pool_numbers {
     /**
@@ -1055,7 +1057,7 @@ typedef struct ap_pool_numbers {
      */
     uint64_t waits;
     /**
-     * Requests that were refused, since their time was over.
+     * Requests that were refused because their time was over.
      */
     uint64_t refused;
 } ap_pool_numbers;
@@ -1065,18 +1067,18 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Returns the version of the library: `major << 16 | minor << 8 | patch`.
+ * Returns the library version: `major << 16 | minor << 8 | patch`.
  *
- * `AP_VERSION_MAJOR` and its neighbors are the version of the header.
+ * `AP_VERSION_MAJOR` and its neighbors are the header version.
  */
 uint32_t ap_version(void);
 
 /**
- * Returns the reason of the last call that failed on this thread: text for people, in UTF-8, at
- * most 1023 bytes; an empty string if no call failed.
+ * Returns the reason for the last failed call on this thread: text for people, in UTF-8, at most
+ * 1023 bytes; an empty string if no call failed.
  *
- * The string is valid until the next call that fails on this thread. A successful call leaves it
- * as it is.
+ * The string is valid until the next failed call on this thread. A successful call leaves the
+ * string unchanged.
  */
 const char *ap_last_error(void);
 
@@ -1084,8 +1086,8 @@ const char *ap_last_error(void);
  * Uses `bytes` bytes at `memory` as the memory of a plan with one space.
  *
  * Fails with `AP_CODE_MEMORY_TOO_SMALL` or `AP_CODE_MEMORY_MISALIGNED` if the memory is not as
- * `ap_plan_space` describes it. The memory stays the caller's: it must outlive all use of the
- * addresses, and its content is neither read nor written here. On failure `*arena` is null.
+ * `ap_plan_space` describes. The memory stays the caller's: the memory must outlive all use of the
+ * addresses, and the call neither reads nor writes the content. On failure `*arena` is null.
  */
 enum ap_code ap_arena_bind(const struct ap_plan *plan,
                            void *memory,
@@ -1093,7 +1095,7 @@ enum ap_code ap_arena_bind(const struct ap_plan *plan,
                            struct ap_arena **arena);
 
 /**
- * Uses `count` memories as those of all spaces of a plan, in order. Otherwise as `ap_arena_bind`.
+ * Uses `count` memories for all spaces of a plan, in order. Otherwise as `ap_arena_bind`.
  */
 enum ap_code ap_arena_bind_spaces(const struct ap_plan *plan,
                                   const struct ap_memory *memories,
@@ -1101,42 +1103,42 @@ enum ap_code ap_arena_bind_spaces(const struct ap_plan *plan,
                                   struct ap_arena **arena);
 
 /**
- * Allocates zeroed memory for all spaces of a plan, which `ap_arena_free` frees.
+ * Allocates zeroed memory for all spaces of a plan. `ap_arena_free` frees the memory.
  *
  * Fails with `AP_CODE_OUT_OF_MEMORY`. On failure `*arena` is null.
  */
 enum ap_code ap_arena_allocate(const struct ap_plan *plan, struct ap_arena **arena);
 
 /**
- * Frees an arena, and its memory if `ap_arena_allocate` made it; gives the memory back to its pool
- * if it is that of a lease. Does nothing if the arena is null.
+ * Frees an arena, and memory from `ap_arena_allocate`; gives leased memory back to its pool. Does
+ * nothing if the arena is null.
  */
 void ap_arena_free(struct ap_arena *arena);
 
 /**
- * Returns the bytes of a value, by the number that the value has in its graph.
+ * Returns the bytes of a value, by the value's number in the graph.
  *
  * Fails with `AP_CODE_NOT_FOUND` if the value has no place.
  */
 enum ap_code ap_arena_value(const struct ap_arena *arena, uint32_t value, struct ap_memory *memory);
 
 /**
- * Returns the memory of the step `index`: inputs, outputs and workspaces.
+ * Returns the memory of step `index`: inputs, outputs and workspaces.
  *
  * All addresses were settled when the arena was made; this call allocates nothing. Operands share
- * bytes only as the shares of `ap_plan_step` say.
+ * bytes only as the shares in `ap_plan_step` say.
  */
 enum ap_code ap_arena_step(const struct ap_arena *arena,
                            uint32_t index,
                            struct ap_step_memory *step);
 
 /**
- * Finds the steps that each step of a plan must wait for, if several threads run steps.
+ * Finds the steps that each step must wait for, if several threads run steps.
  *
- * A program that starts each step after those that it waits for have ended is right, however long
- * steps take. `graph` is the content of a graph file, of `bytes` bytes, against which the plan is
- * checked; it may be null if the plan is from `ap_plan_make` or `ap_model_plan`. On failure
- * `*hazards` is null.
+ * A program that starts each step after these steps have ended is right, however long steps take.
+ * `graph` is the content of a graph file, `bytes` bytes, against which the plan is checked;
+ * `graph` may be null if the plan is from `ap_plan_make` or `ap_model_plan`. On failure `*hazards`
+ * is null.
  */
 enum ap_code ap_hazards_make(const struct ap_plan *plan,
                              const char *graph,
@@ -1144,7 +1146,7 @@ enum ap_code ap_hazards_make(const struct ap_plan *plan,
                              struct ap_hazards **hazards);
 
 /**
- * Frees hazards; does nothing if they are null.
+ * Frees hazards; does nothing if `hazards` is null.
  */
 void ap_hazards_free(struct ap_hazards *hazards);
 
@@ -1161,8 +1163,8 @@ size_t ap_hazards_count(const struct ap_hazards *hazards);
 const struct ap_hazard *ap_hazards_edges(const struct ap_hazards *hazards);
 
 /**
- * Returns the edges to the step `step`: an array of `*count` elements, of the steps before it that
- * it waits for. The array belongs to the hazards.
+ * Returns the edges to step `step`: an array with `*count` elements, one for each earlier step
+ * that must end before. The array belongs to the hazards.
  */
 enum ap_code ap_hazards_of(const struct ap_hazards *hazards,
                            uint32_t step,
@@ -1170,20 +1172,20 @@ enum ap_code ap_hazards_of(const struct ap_hazards *hazards,
                            uint32_t *count);
 
 /**
- * Reads a model file, as `arenaplan plan --bind -o` writes it, of at most `max_bytes` bytes, and
- * checks each of its plans against its graph; 0 stands for 1 GiB, which is the limit in any case.
+ * Reads a model file, as written by `arenaplan plan --bind -o`, with at most `max_bytes` bytes,
+ * and checks each plan against its graph; 0 stands for 1 GiB, which is the limit in any case.
  *
  * On failure `*model` is null. `path` is in UTF-8.
  */
 enum ap_code ap_model_load(const char *path, uint64_t max_bytes, struct ap_model **model);
 
 /**
- * Reads a model from the `bytes` bytes of `text`. Otherwise as `ap_model_load`.
+ * Reads a model from the `bytes` bytes in `text`. Otherwise as `ap_model_load`.
  */
 enum ap_code ap_model_parse(const char *text, size_t bytes, struct ap_model **model);
 
 /**
- * Frees a model; does nothing if it is null. Plans of the model stay valid.
+ * Frees a model; does nothing if `model` is null. Plans from the model stay valid.
  */
 void ap_model_free(struct ap_model *model);
 
@@ -1193,17 +1195,17 @@ void ap_model_free(struct ap_model *model);
 enum ap_code ap_model_describe(const struct ap_model *model, struct ap_model_info *info);
 
 /**
- * Describes the shape `index` of a model: its sizes, and the bytes that it needs. Takes no memory.
+ * Describes shape `index` of a model: sizes, and needed bytes. Takes no memory.
  */
 enum ap_code ap_model_shape(const struct ap_model *model,
                             uint32_t index,
                             struct ap_model_shape_info *shape);
 
 /**
- * Finds the shape for `count` dimensions and their sizes; `flags` is 0 or `AP_FIND_PADDED`.
+ * Finds the shape for `count` dimensions with sizes; `flags` is 0 or `AP_FIND_PADDED`.
  *
- * A dimension that has one size in all shapes may be left out. Fails with `AP_CODE_NOT_FOUND` if
- * no shape serves; the text names the nearest.
+ * A dimension with one size in all shapes may be left out. Fails with `AP_CODE_NOT_FOUND` if no
+ * shape serves; the text names the nearest shape.
  */
 enum ap_code ap_model_find(const struct ap_model *model,
                            const struct ap_dim *dims,
@@ -1212,35 +1214,35 @@ enum ap_code ap_model_find(const struct ap_model *model,
                            uint32_t *shape);
 
 /**
- * Returns the plan of the shape `index`, whose steps have their operators. On failure `*plan` is
- * null. A program makes each plan once and keeps it: the call copies the plan.
+ * Returns the plan for shape `index`, whose steps have operators. On failure `*plan` is null. A
+ * program makes each plan once and keeps the plan: the call copies the plan.
  */
 enum ap_code ap_model_plan(const struct ap_model *model, uint32_t index, struct ap_plan **plan);
 
 /**
  * Returns a problem without buffers, for the caller to free with `ap_problem_free`.
  *
- * Space 0 is unlimited until `ap_problem_set_space` describes it.
+ * Space 0 is unlimited until `ap_problem_set_space` describes the space.
  */
 struct ap_problem *ap_problem_new(void);
 
 /**
- * Frees a problem; does nothing if it is null.
+ * Frees a problem; does nothing if `problem` is null.
  */
 void ap_problem_free(struct ap_problem *problem);
 
 /**
- * Describes space `index`: one that was described before, or the next one.
+ * Describes space `index`: an already described space, or the next space.
  */
 enum ap_code ap_problem_set_space(struct ap_problem *problem,
                                   uint32_t index,
                                   const struct ap_space *space);
 
 /**
- * Adds a buffer of `bytes` bytes to space 0, needed in the steps from `lower` up to, and without,
- * `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
+ * Adds a buffer with `bytes` bytes to space 0, needed in the steps from `lower` up to, and
+ * without, `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
  *
- * The first buffer has number 0, the next number 1. Steps may be time stamps of 64 bits; a call that
+ * The first buffer has number 0, the next number 1. Steps may be 64-bit time stamps; a call that
  * fails adds nothing.
  */
 enum ap_code ap_problem_add(struct ap_problem *problem,
@@ -1257,7 +1259,7 @@ enum ap_code ap_problem_add(struct ap_problem *problem,
 enum ap_code ap_problem_add_buffer(struct ap_problem *problem, const struct ap_buffer *buffer);
 
 /**
- * Keeps a buffer inside the bytes of its space from `lower` up to, and without, `upper`.
+ * Keeps a buffer inside the space's bytes from `lower` up to, and without, `upper`.
  */
 enum ap_code ap_problem_set_range(struct ap_problem *problem,
                                   uint64_t buffer,
@@ -1270,13 +1272,13 @@ enum ap_code ap_problem_set_range(struct ap_problem *problem,
 enum ap_code ap_problem_set_group(struct ap_problem *problem, uint64_t buffer, uint32_t group);
 
 /**
- * Permits two buffers to share bytes although both are needed: a result over the operand that it
- * replaces.
+ * Permits two buffers to share bytes although both are needed: a result over the operand that the
+ * result replaces.
  */
 enum ap_code ap_problem_may_overlap(struct ap_problem *problem, uint64_t buffer, uint64_t other);
 
 /**
- * Keeps two buffers of one space apart although they are never needed in the same step.
+ * Keeps two buffers in one space apart although they are never needed in the same step.
  */
 enum ap_code ap_problem_keep_apart(struct ap_problem *problem, uint64_t buffer, uint64_t other);
 
@@ -1291,8 +1293,8 @@ enum ap_code ap_problem_keep_separate(struct ap_problem *problem,
                                       uint64_t other);
 
 /**
- * Permits a buffer to be in any one of `count` spaces, in place of the one that it was added to: `ap_solve`
- * chooses, and `ap_packing_space_of` has its choice.
+ * Permits a buffer to be in any of `count` spaces, instead of the space that the buffer was added
+ * to: `ap_solve` chooses, and `ap_packing_space_of` returns the choice.
  *
  * The array is copied.
  */
@@ -1302,7 +1304,7 @@ enum ap_code ap_problem_set_spaces(struct ap_problem *problem,
                                    size_t count);
 
 /**
- * Keeps the bytes of a space from `lower` up to, and without, `upper` free of buffers.
+ * Keeps a space's bytes from `lower` up to, and without, `upper` free of buffers.
  */
 enum ap_code ap_problem_reserve(struct ap_problem *problem,
                                 uint32_t space,
@@ -1315,23 +1317,24 @@ enum ap_code ap_problem_reserve(struct ap_problem *problem,
 size_t ap_problem_count(const struct ap_problem *problem);
 
 /**
- * Searches offsets for all buffers, so that buffers of one space that are needed in the same step
- * share no byte, and the highest byte is as low as possible.
+ * Searches offsets for all buffers, such that buffers in one space that are needed in the same
+ * step share no byte, and the highest byte is as low as possible.
  *
  * `options` may be null: the search then ends when the packing is proven optimal, or after an
  * effort that grows with the problem. A packing past the capacity is a result, too, with
- * `AP_STATUS_UNKNOWN` or `AP_STATUS_INFEASIBLE`. On failure `*packing` is null. The problem is
- * not changed, and any number of threads may solve it at the same time.
+ * `AP_STATUS_UNKNOWN` or `AP_STATUS_INFEASIBLE`. On failure `*packing` is null. The problem does
+ * not change, and any number of threads may solve the problem at the same time.
  */
 enum ap_code ap_solve(const struct ap_problem *problem,
                       const struct ap_options *options,
                       struct ap_packing **packing);
 
 /**
- * Packs again after the problem has changed, so that few buffers leave their old offsets.
+ * Packs again after the problem has changed, such that few buffers leave their old offsets.
  *
- * `old` has one offset per buffer, or `AP_NO_OFFSET` for a new one. The peak of each space is at most
- * that of `ap_solve`, or at most the capacity if that can be met. `AP_OPTIONS_COMPACT` is refused.
+ * `old` has one offset per buffer, or `AP_NO_OFFSET` for a new buffer. The peak of each space is
+ * at most the peak by `ap_solve`, or at most the capacity if the capacity can be met.
+ * `AP_OPTIONS_COMPACT` is refused.
  */
 enum ap_code ap_repack(const struct ap_problem *problem,
                        const uint64_t *old,
@@ -1340,9 +1343,10 @@ enum ap_code ap_repack(const struct ap_problem *problem,
                        struct ap_packing **packing);
 
 /**
- * Finds buffers that do not fit a space together, and of which each is needed for that proof.
+ * Finds buffers that together do not fit a space, each needed for that proof.
  *
- * The subset is empty if it is not proven that the space is too small. On failure `*subset` is null.
+ * The subset is empty if there is no proof that the space is too small. On failure `*subset` is
+ * null.
  */
 enum ap_code ap_infeasible_subset(const struct ap_problem *problem,
                                   uint32_t space,
@@ -1350,7 +1354,7 @@ enum ap_code ap_infeasible_subset(const struct ap_problem *problem,
                                   struct ap_subset **subset);
 
 /**
- * Frees a subset; does nothing if it is null.
+ * Frees a subset; does nothing if `subset` is null.
  */
 void ap_subset_free(struct ap_subset *subset);
 
@@ -1360,26 +1364,26 @@ void ap_subset_free(struct ap_subset *subset);
 size_t ap_subset_count(const struct ap_subset *subset);
 
 /**
- * Returns the numbers of the buffers of a subset, ascending; null if `subset` is null.
+ * Returns the numbers of the buffers in a subset, ascending; null if `subset` is null.
  *
  * The array has `ap_subset_count` elements and belongs to the subset.
  */
 const uint64_t *ap_subset_buffers(const struct ap_subset *subset);
 
 /**
- * Returns the bytes that all spaces need if only those buffers move that must; of a packing that
- * `ap_repack` has not made, its peak. 0 if `packing` is null.
+ * Returns the bytes that all spaces need if only those buffers move that must; for a packing that
+ * is not from `ap_repack`, the packing's peak. 0 if `packing` is null.
  */
 uint64_t ap_packing_peak_of_staying(const struct ap_packing *packing);
 
 /**
- * Frees a packing; does nothing if it is null.
+ * Frees a packing; does nothing if `packing` is null.
  */
 void ap_packing_free(struct ap_packing *packing);
 
 /**
- * Returns what is proven about the packing: the weakest status of all spaces.
- * `AP_STATUS_UNKNOWN` if `packing` is null.
+ * Returns the proven status of the packing: the weakest status of all spaces. `AP_STATUS_UNKNOWN`
+ * if `packing` is null.
  */
 enum ap_status ap_packing_status(const struct ap_packing *packing);
 
@@ -1389,8 +1393,7 @@ enum ap_status ap_packing_status(const struct ap_packing *packing);
 uint64_t ap_packing_peak(const struct ap_packing *packing);
 
 /**
- * Returns the number of search nodes that were visited, the unit of the node limit; 0 if `packing`
- * is null.
+ * Returns the number of visited search nodes, the unit of the node limit; 0 if `packing` is null.
  */
 uint64_t ap_packing_nodes(const struct ap_packing *packing);
 
@@ -1407,10 +1410,10 @@ uint64_t ap_packing_lower_bound(const struct ap_packing *packing);
 const uint64_t *ap_packing_offsets(const struct ap_packing *packing);
 
 /**
- * Returns the number of the space of a buffer; `UINT32_MAX` if `packing` is null or there is no such buffer.
+ * Returns the number of a buffer's space; `UINT32_MAX` if `packing` is null or the buffer does not
+ * exist.
  */
-uint32_t ap_packing_space_of(const struct ap_packing *packing,
-                             uint64_t buffer);
+uint32_t ap_packing_space_of(const struct ap_packing *packing, uint64_t buffer);
 
 /**
  * Returns the number of offsets; 0 if `packing` is null.
@@ -1418,7 +1421,7 @@ uint32_t ap_packing_space_of(const struct ap_packing *packing,
 size_t ap_packing_count(const struct ap_packing *packing);
 
 /**
- * Describes the packing of one space.
+ * Describes the packing in one space.
  */
 enum ap_code ap_packing_space(const struct ap_packing *packing,
                               uint32_t index,
@@ -1432,11 +1435,11 @@ enum ap_code ap_packing_space(const struct ap_packing *packing,
 enum ap_code ap_packing_check(const struct ap_packing *packing);
 
 /**
- * Plans a graph, the `bytes` bytes of `graph`: the content of a graph file, as `arenaplan export
- * --to graph` writes it.
+ * Plans a graph: `graph` is the content of a graph file, `bytes` bytes, as written by
+ * `arenaplan export --to graph`.
  *
- * `options` may be null. A plan past the capacity is a result, too, as `ap_plan_info::status` says.
- * The plan keeps a copy of its graph: its steps have operators, and `ap_hazards_make` needs no graph.
+ * `options` may be null. A plan past the capacity is a result, too: see `ap_plan_info::status`.
+ * The plan keeps a copy of the graph: steps have operators, and `ap_hazards_make` needs no graph.
  * On failure `*plan` is null.
  */
 enum ap_code ap_plan_make(const char *graph,
@@ -1445,26 +1448,26 @@ enum ap_code ap_plan_make(const char *graph,
                           struct ap_plan **plan);
 
 /**
- * Reads a plan file, as `arenaplan plan -o` writes it, of at most `max_bytes` bytes; 0 stands for
- * 1 GiB, which is the limit in any case.
+ * Reads a plan file, as written by `arenaplan plan -o`, with at most `max_bytes` bytes; 0 stands
+ * for 1 GiB, which is the limit in any case.
  *
- * A plan whose bytes are outside of its memory is refused. Whether it is the right plan for a
- * graph is verified by `arenaplan check`: a plan from an untrusted source may let values share
- * bytes that must not. On failure `*plan` is null.
+ * A plan whose bytes are outside its memory is refused. `arenaplan check` verifies whether the
+ * plan is right for a graph: a plan from an untrusted source may let values share bytes that must
+ * not. On failure `*plan` is null.
  *
  * `path` is in UTF-8.
  */
 enum ap_code ap_plan_load(const char *path, uint64_t max_bytes, struct ap_plan **plan);
 
 /**
- * Reads a plan from the `bytes` bytes of `text`, which is the content of a plan file. Otherwise as
+ * Reads a plan from the `bytes` bytes in `text`, the content of a plan file. Otherwise as
  * `ap_plan_load`.
  */
 enum ap_code ap_plan_parse(const char *text, size_t bytes, struct ap_plan **plan);
 
 /**
- * Frees a plan; does nothing if it is null. Arenas of the plan stay valid; strings and arrays of
- * the plan do not.
+ * Frees a plan; does nothing if `plan` is null. The plan's arenas stay valid; strings and arrays
+ * of the plan do not.
  */
 void ap_plan_free(struct ap_plan *plan);
 
@@ -1474,14 +1477,14 @@ void ap_plan_free(struct ap_plan *plan);
 enum ap_code ap_plan_describe(const struct ap_plan *plan, struct ap_plan_info *info);
 
 /**
- * Describes the space `index` of a plan.
+ * Describes space `index` of a plan.
  */
 enum ap_code ap_plan_space(const struct ap_plan *plan,
                            uint32_t index,
                            struct ap_plan_space_info *space);
 
 /**
- * Describes the place of a value, by the number that the value has in its graph.
+ * Describes the place of a value, by the value's number in the graph.
  *
  * Fails with `AP_CODE_NOT_FOUND` if the value has no place: constants have none.
  */
@@ -1490,25 +1493,25 @@ enum ap_code ap_plan_value(const struct ap_plan *plan,
                            struct ap_plan_value_info *place);
 
 /**
- * Finds the number of a value by its name, in UTF-8; in constant time.
+ * Finds the number of a value by name, in UTF-8; in constant time.
  *
  * Fails with `AP_CODE_NOT_FOUND` if no value with a place has that name.
  */
 enum ap_code ap_plan_find(const struct ap_plan *plan, const char *name, uint32_t *value);
 
 /**
- * Describes the step `index` of a plan.
+ * Describes step `index` of a plan.
  */
 enum ap_code ap_plan_step(const struct ap_plan *plan,
                           uint32_t index,
                           struct ap_plan_step_info *step);
 
 /**
- * Verifies a plan against its graph, the `bytes` bytes of `graph`: the content of a graph file, as
- * `arenaplan export --to graph` writes it.
+ * Verifies a plan against its graph: `graph` is the content of a graph file, `bytes` bytes, as
+ * written by `arenaplan export --to graph`.
  *
  * Fails with `AP_CODE_CHECK_FAILED` if values that are needed at the same time share bytes, or the
- * plan is that of another graph.
+ * plan belongs to another graph.
  */
 enum ap_code ap_plan_check(const struct ap_plan *plan, const char *graph, size_t bytes);
 
@@ -1521,20 +1524,20 @@ enum ap_code ap_plan_check(const struct ap_plan *plan, const char *graph, size_t
 enum ap_code ap_pool_make(const struct ap_pool_options *options, struct ap_pool **pool);
 
 /**
- * Frees a pool; its free blocks go back to their source. Does nothing if the pool is null.
+ * Frees a pool; free blocks go back to their source. Does nothing if the pool is null.
  *
- * Arenas that are leased stay valid; the source is used until the last of them is freed.
+ * Leased arenas stay valid; the source is used until the last arena is freed.
  */
 void ap_pool_free(struct ap_pool *pool);
 
 /**
- * Leases the memory of a plan: `ap_arena_free` gives it back. The content is that of an earlier
- * lease, unless the pool has `AP_POOL_CLEAR`.
+ * Leases the memory for a plan: `ap_arena_free` gives the memory back. The content is that of an
+ * earlier lease, unless the pool has `AP_POOL_CLEAR`.
  *
- * The thread waits for at most `timeout_ms` milliseconds, `AP_FOREVER` for a wait without an end,
- * and then fails with `AP_CODE_POOL_BUSY`. Requests are served in the order of arrival. Fails with
- * `AP_CODE_LEASE_TOO_LARGE` at once if the plan needs more bytes than the cap. A lease of a plan
- * that had the same memory before finds its addresses settled. On failure `*arena` is null.
+ * The thread waits for at most `timeout_ms` milliseconds, `AP_FOREVER` for an unlimited wait, and
+ * then fails with `AP_CODE_POOL_BUSY`. Requests are served in order of arrival. Fails with
+ * `AP_CODE_LEASE_TOO_LARGE` at once if the plan needs more bytes than the cap. A lease for a plan
+ * that had the same memory before finds settled addresses. On failure `*arena` is null.
  */
 enum ap_code ap_pool_lease(const struct ap_pool *pool,
                            const struct ap_plan *plan,
@@ -1542,8 +1545,8 @@ enum ap_code ap_pool_lease(const struct ap_pool *pool,
                            struct ap_arena **arena);
 
 /**
- * Frees free blocks, those that have been free for the longest time first, until they have at most
- * `keep` bytes; returns the bytes that were freed. 0 if `pool` is null.
+ * Frees free blocks, the longest free first, until at most `keep` bytes are left; returns the
+ * freed bytes. 0 if `pool` is null.
  */
 uint64_t ap_pool_trim(const struct ap_pool *pool, uint64_t keep);
 
@@ -1559,13 +1562,13 @@ enum ap_code ap_pool_describe(const struct ap_pool *pool, struct ap_pool_numbers
 struct ap_cancel *ap_cancel_new(void);
 
 /**
- * Ends all searches whose options name this request, and all later ones: each returns the best
- * result so far. Any thread may call this at any time. Does nothing if `cancel` is null.
+ * Ends all searches whose options name this request, and all later searches: each returns the best
+ * result so far. Any thread may make this call at any time. Does nothing if `cancel` is null.
  */
 void ap_cancel_request(const struct ap_cancel *cancel);
 
 /**
- * Frees a request that no search uses; does nothing if it is null.
+ * Frees a request that no search uses; does nothing if `cancel` is null.
  */
 void ap_cancel_free(struct ap_cancel *cancel);
 

@@ -1,7 +1,8 @@
-//! Memory of a plan: addresses, settled once.
+//! A plan's memory: addresses, settled once.
 //!
-//! An arena of this interface holds addresses and no references: C programs write to the memory at
-//! any time, and memory of theirs may be uninitialized. No byte of it is read or written here.
+//! An arena in this interface holds addresses and no references: C programs write to the memory at
+//! any time, and the programs' memory may be uninitialized. Nothing here reads or writes the
+//! memory.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use crate::plan::{Plan, bytes_of};
 use crate::table::{Table, Tables};
 use crate::types::{Memory, StepMemory};
 
-/// Memory that a plan was bound to, and the address of every operand of every step.
+/// Memory that a plan was bound to, and the address of every operand in every step.
 ///
-/// An arena never changes after it was made; any number of threads may ask it for addresses. Two
-/// runs at the same time need two memories.
+/// An arena never changes; any number of threads may ask for addresses. Two runs at the same time
+/// need two memories.
 #[derive(Debug)]
 pub struct Arena {
     table: Table,
     memory: MemorySource,
 }
 
-/// Where the memory of an arena comes from.
+/// An arena's memory source.
 #[derive(Debug)]
 enum MemorySource {
     Caller,
@@ -86,7 +87,7 @@ impl Arena {
         Ok(Self { table, memory: MemorySource::Own { _arena: arena } })
     }
 
-    /// Uses leased memory; the table is taken from `tables` if there is one, and given back.
+    /// Uses leased memory; the table is taken from `tables` if present, and given back.
     pub(crate) fn leased(
         plan: &Plan,
         mut leased: LeasedArena,
@@ -103,12 +104,12 @@ impl Arena {
         })
     }
 
-    /// Returns the bytes of a value.
+    /// Returns a value's bytes.
     pub(crate) fn value(&self, value: u32) -> Result<Memory> {
         self.table.value(value)
     }
 
-    /// Returns the memory of a step.
+    /// Returns a step's memory.
     pub(crate) fn step(&self, index: u32) -> Result<StepMemory> {
         self.table.step(index)
     }
@@ -122,7 +123,7 @@ impl Drop for Arena {
     }
 }
 
-/// Returns the address and size of each space of an arena.
+/// Returns each space's address and size in an arena.
 fn addresses(plan: &Plan, arena: &mut arenaplan::Arena<'static>) -> Result<Vec<Memory>> {
     let spaces = plan.inner.plan.spaces().iter().enumerate().map(|(index, space)| {
         let bytes = bytes_of(space)?;

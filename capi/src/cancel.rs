@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A request to end searches. Any number of threads may use it at the same time.
+/// A request to end searches. Any number of threads may use the request at the same time.
 #[derive(Debug, Default)]
 pub struct Cancel {
     state: Mutex<Requested>,
@@ -29,7 +29,7 @@ impl Cancel {
         state.running.push(Arc::clone(ended));
     }
 
-    /// Removes the flag of a search that has ended.
+    /// Removes an ended search's flag.
     pub(crate) fn remove(&self, ended: &Arc<AtomicBool>) {
         self.state().running.retain(|flag| !Arc::ptr_eq(flag, ended));
     }

@@ -1,4 +1,4 @@
-//! The costs of steps that a program states.
+//! The step costs that a program states.
 
 use std::fmt;
 

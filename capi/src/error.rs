@@ -11,9 +11,9 @@ use arenaplan::Error;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The call did what it says.
+    /// The call succeeded.
     Ok = 0,
-    /// An argument is null, out of range, or contradicts another one.
+    /// An argument is null, out of range, or contradicts another argument.
     InvalidArgument = 1,
     /// There is no value, dimension or shape of that name or size, or the value has no place.
     NotFound = 2,
@@ -21,19 +21,19 @@ pub enum Code {
     FileUnreadable = 3,
     /// The file is larger than the limit, damaged, or holds something else.
     InvalidFile = 4,
-    /// The file, or a struct of the caller, is of a version that this library does not know.
+    /// This library does not know the version of the file, or of the caller's struct.
     UnsupportedVersion = 5,
-    /// A plan or packing is not a valid answer to what it is compared with.
+    /// A plan or packing is not a valid answer for the given graph or problem.
     CheckFailed = 6,
-    /// Memory of the caller has fewer bytes than the plan needs.
+    /// The caller's memory has fewer bytes than the plan needs.
     MemoryTooSmall = 7,
-    /// Memory of the caller begins at an address that is not aligned as the plan needs it.
+    /// The caller's memory begins at an address that is less aligned than the plan needs.
     MemoryMisaligned = 8,
     /// An allocation failed.
     OutOfMemory = 9,
-    /// A defect of this library. The handles of the call may be freed, and nothing else.
+    /// A defect of this library. Only freeing the call's handles is safe then.
     Internal = 10,
-    /// The memory of the pool is leased to others.
+    /// The pool's memory is leased to others.
     PoolBusy = 11,
     /// The plan needs more bytes than the pool may have.
     LeaseTooLarge = 12,
@@ -70,7 +70,7 @@ impl From<arenaplan::pack::Error> for Failure {
     }
 }
 
-/// Returns the code of an error of the core.
+/// Returns the code for a core error.
 fn code_of(error: &Error) -> Code {
     match error {
         Error::AtShape { source, .. } => code_of(source),
@@ -106,15 +106,15 @@ pub(crate) fn required<T>(argument: Option<T>, name: &str) -> Result<T> {
     argument.ok_or_else(|| Failure::argument(format!("{name} is null")))
 }
 
-/// Bytes of the longest text, with the zero at its end.
+/// Bytes in the longest text, with the zero at the end.
 const LONGEST: usize = 1024;
 
 thread_local! {
-    // A fixed size: storing the text of an error neither allocates nor frees.
+    // A fixed size: storing an error text neither allocates nor frees.
     static LAST: RefCell<[u8; LONGEST]> = const { RefCell::new([0; LONGEST]) };
 }
 
-/// Runs the body of an exported function. Stores the reason of a failure for the calling thread; a
+/// Runs the body of an exported function. Stores the reason for a failure for the calling thread; a
 /// panic is a failure.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Code {
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
@@ -122,7 +122,7 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Code {
         Ok(Err(failure)) => failure,
         Err(panic) => {
             let reason = format!("defect of arenaplan: {}", reason_of(&*panic));
-            // Dropping the payload runs code of its own.
+            // Dropping the payload would run foreign code.
             std::mem::forget(panic);
             Failure::new(Code::Internal, reason)
         }
@@ -131,13 +131,13 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<()>) -> Code {
     failure.code
 }
 
-/// Returns the text of a panic.
+/// Returns a panic's text.
 fn reason_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic")
 }
 
-/// Stores a text for [`last`], cut at a character if it is too long.
+/// Stores a text for [`last`], cut at a character if too long.
 fn remember(text: &str) {
     let fits = |end: &usize| text.is_char_boundary(*end);
     let end = (0..=text.len().min(LONGEST - 1)).rev().find(fits).unwrap_or_default();

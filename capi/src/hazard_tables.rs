@@ -1,23 +1,23 @@
-//! Hazards: the steps that each step of a plan must wait for.
+//! Hazards: the steps that each step in a plan must wait for.
 
 use crate::error::{Failure, Result};
 use crate::plan::{Plan, count, no_step};
 use crate::types::{Hazard, position};
 
-/// The dependencies between the steps of a plan, without those that follow from others.
+/// The dependencies between a plan's steps, without implied dependencies.
 ///
-/// Hazards never change; any number of threads may use them at the same time.
+/// Hazards never change; any number of threads may use hazards at the same time.
 #[derive(Debug)]
 pub struct Hazards {
     /// Ascending by later step, then by earlier step.
     edges: Vec<Hazard>,
-    /// By step, and once more behind the last: its first edge.
+    /// For each step, and once more behind the last step: the first edge.
     starts: Vec<usize>,
 }
 
 impl Hazards {
-    /// Checks a plan against its graph, and finds its hazards. `graph` is the content of a graph file;
-    /// without one, the graph is the one that the plan was made with.
+    /// Checks a plan against its graph, and finds the hazards. `graph` is the content of a graph
+    /// file; if absent, the graph is the graph that the plan was made with.
     pub(crate) fn new(plan: &Plan, graph: Option<&[u8]>) -> Result<Self> {
         let found = match (graph, &plan.inner.graph) {
             (Some(text), _) => plan.inner.plan.hazards(&arenaplan::Graph::from_json(text)?)?,

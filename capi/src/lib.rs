@@ -1,8 +1,7 @@
 //! The C interface of [`arenaplan`]: packing, plan files, and the addresses of a plan's memory.
 //!
 //! `include/arenaplan.h` is generated from this crate and documents every function. `exports` has
-//! the functions that C programs call, and all `unsafe` of the crate; all other modules are safe
-//! Rust.
+//! the functions that C programs call, and all `unsafe` code; all other modules are safe Rust.
 
 pub mod arena;
 pub mod cancel;

@@ -8,20 +8,20 @@ use crate::error::{Code, Failure, Result};
 use crate::plan::{Plan, count};
 use crate::types::{FIND_PADDED, ModelInfo, ModelShape, c_string, position};
 
-/// A model: a checked plan for each shape that it may run with.
+/// A model: a checked plan for each permitted shape.
 ///
-/// A model never changes; any number of threads may use it at the same time.
+/// A model never changes; any number of threads may use a model at the same time.
 #[derive(Debug)]
 pub struct Model {
     inner: arenaplan::Model,
     name: CString,
-    /// Addresses of `_dims`, whose strings do not move.
+    /// Addresses in `_dims`, whose strings do not move.
     dims: Vec<*const c_char>,
     _dims: Vec<CString>,
     shapes: Vec<ShapeRow>,
 }
 
-/// Sizes and digest of one shape, as C programs read them.
+/// Sizes and digest of one shape, in the form that C programs read.
 #[derive(Debug)]
 struct ShapeRow {
     sizes: Vec<u64>,
@@ -30,7 +30,7 @@ struct ShapeRow {
 }
 
 impl Model {
-    /// Reads a model from text, and checks all of its plans.
+    /// Reads a model from text, and checks all plans.
     pub(crate) fn parse(text: &[u8]) -> Result<Self> {
         let model = arenaplan::Model::from_json(text)?;
         let names: Vec<CString> = model.dims().iter().map(|dim| c_string(dim.name())).collect();
@@ -60,7 +60,7 @@ impl Model {
         })
     }
 
-    /// Returns the position of the shape with the given sizes.
+    /// Returns the index of the shape with the given sizes.
     pub(crate) fn find(&self, sizes: &[(&str, u64)], flags: u32) -> Result<u32> {
         let bucket = match flags {
             0 => Bucket::Exact,
@@ -84,7 +84,7 @@ impl Model {
         })
     }
 
-    /// Returns the plan of a shape, with the operators of its steps.
+    /// Returns the plan for a shape, with step operators.
     pub(crate) fn plan(&self, index: u32) -> Result<Plan> {
         let shape = self.inner.get(position(index)).ok_or_else(|| no_shape(index))?;
         Plan::new(shape.plan()?.clone(), Some(shape.graph()?))

@@ -29,15 +29,15 @@ use crate::watch::Watch;
 /// Bytes of the largest file that is read if the caller sets no limit.
 const DEFAULT_LIMIT: u64 = 1 << 30;
 
-/// A plan: a place for every value, one memory per space.
+/// A plan: a place for every value, and one memory per space.
 ///
-/// A plan never changes; any number of threads may use it at the same time.
+/// A plan never changes; any number of threads may use a plan at the same time.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// A plan whose bytes are all inside of its spaces.
+/// A plan whose bytes are all inside the plan's spaces.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) plan: arenaplan::Plan,
@@ -49,11 +49,11 @@ pub(crate) struct Inner {
     values: Vec<CString>,
     by_name: HashMap<CString, u32>,
     pub(crate) steps: Vec<Step>,
-    /// The graph, if the plan was made with it.
+    /// The graph, if the plan was made with a graph.
     pub(crate) graph: Option<Graph>,
 }
 
-/// What a step has besides its operands.
+/// Step data besides operands.
 #[derive(Debug)]
 pub(crate) struct Step {
     name: CString,
@@ -156,7 +156,7 @@ impl Plan {
         Self::new(plan, Some(&graph))
     }
 
-    /// Verifies that nothing in a plan is outside of its spaces, and makes its strings. A graph
+    /// Verifies that all bytes in a plan are inside their spaces, and makes the strings. A graph
     /// gives the operators.
     pub(crate) fn new(plan: arenaplan::Plan, graph: Option<&Graph>) -> Result<Self> {
         let bounds = Bounds(&plan);
@@ -292,11 +292,11 @@ pub(crate) fn no_step(index: u32) -> Failure {
     Failure::argument(format!("the plan has no step {index}"))
 }
 
-/// The spaces of a plan, which its values must be inside of.
+/// A plan's spaces, which contain all values.
 struct Bounds<'a>(&'a arenaplan::Plan);
 
 impl Bounds<'_> {
-    /// Refuses bytes outside of their space.
+    /// Refuses bytes outside their space.
     fn check(&self, space: u32, offset: u64, bytes: u64, what: impl Fn() -> String) -> Result<()> {
         let arena = self.0.spaces().get(position(space)).map_or(0, |space| space.arena_bytes);
         let end = offset.checked_add(bytes);
@@ -347,13 +347,13 @@ impl Step {
     }
 }
 
-/// Returns the bytes of a space as a size in memory.
+/// Returns a space's bytes as a size in memory.
 pub(crate) fn bytes_of(space: &SpacePlan) -> Result<usize> {
     let too_large = || Failure::argument("the plan is for machines with more address space");
     usize::try_from(space.arena_bytes).map_err(|_| too_large())
 }
 
-/// Returns a number of the interface.
+/// Returns a count as a 32-bit number.
 pub(crate) fn count(number: usize) -> Result<u32> {
     u32::try_from(number).map_err(|_| Failure::argument("the plan is too large to count"))
 }

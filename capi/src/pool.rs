@@ -1,4 +1,4 @@
-//! Pools: one cap of bytes for the arenas of many plans and threads.
+//! Pools: a shared cap in bytes for the arenas of many plans and threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::problem::no_flags;
 use crate::table::Tables;
 use crate::types::{FOREVER, POOL_CLEAR, POOL_KEEP_NOTHING, PoolNumbers, PoolOptions};
 
-/// A source of arenas below one cap of bytes.
+/// A source of arenas below one cap in bytes.
 ///
 /// Any number of threads may use a pool at the same time.
 #[derive(Debug)]

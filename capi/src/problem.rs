@@ -1,4 +1,4 @@
-//! Packing problems and their answers.
+//! Packing problems and answers.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -14,25 +14,26 @@ use crate::types::{
 };
 use crate::watch::Watch;
 
-/// In an array of old offsets: the buffer has none.
+/// In an array of old offsets: the buffer has no old offset.
 pub const NO_OFFSET: u64 = u64::MAX;
 
-/// Part of a time limit, in tenths, that the search has if buffers are moved to lower offsets behind it.
+/// The search's share of a time limit, in tenths, if the search is followed by moving buffers to
+/// lower offsets.
 const SEARCH_TENTHS: u64 = 9;
 
-/// A buffer as it was described: how the core counts its steps depends on those of all others.
+/// A buffer description: the core's step numbers depend on the steps of all buffers.
 #[derive(Debug)]
 struct Described {
     about: Buffer,
     gaps: Vec<Gap>,
     range: Option<Range<u64>>,
     group: Option<u32>,
-    /// Spaces that the buffer may be in; none if only that of its description.
+    /// Permitted spaces; empty if only the described space is permitted.
     spaces: Vec<SpaceId>,
 }
 
 impl Described {
-    /// Returns the buffer as the core has it.
+    /// Returns the buffer in the core's form.
     fn build(&self, steps: &Steps) -> Result<pack::Buffer> {
         let Self { about, gaps, range, group, spaces } = self;
         let live = steps.range(about.lower, about.upper)?;
@@ -73,7 +74,8 @@ impl Described {
     }
 }
 
-/// The steps of a problem: if some have more than 32 bits, the core counts the different ones.
+/// The steps in a problem: if some steps have more than 32 bits, the core counts the different
+/// steps.
 struct Steps {
     /// The different steps in order; none if all have 32 bits.
     moments: Vec<u64>,
@@ -106,26 +108,25 @@ impl Steps {
     }
 }
 
-/// A rule for pairs of buffers.
+/// A rule for buffer pairs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PairRule {
-    /// They may share bytes although both are live.
+    /// The buffers may share bytes although both are live.
     MayOverlap,
-    /// They never share bytes.
+    /// The buffers never share bytes.
     Apart,
-    /// They are in different spaces.
+    /// The buffers are in different spaces.
     Separate,
 }
 
-/// Buffers to be placed, and the memories they are placed in.
+/// Buffers to place, and the memories to place them in.
 ///
-/// A problem begins with space 0, which is unlimited. Buffers are numbered from 0 on, as they are
-/// added.
+/// A problem begins with space 0, which is unlimited. Buffers are numbered from 0, as added.
 #[derive(Debug)]
 pub struct Problem {
     buffers: Vec<Described>,
     spaces: Vec<CoreSpace>,
-    /// Bytes of each space that no buffer has.
+    /// For each space, bytes that no buffer has.
     reserved: Vec<(u32, Range<u64>)>,
     rules: Rules,
 }
@@ -176,21 +177,22 @@ impl Problem {
         let about = Buffer { gaps: std::ptr::null(), ..buffer };
         let gaps = gaps.to_vec();
         let built = Described { about, gaps, range: None, group: None, spaces: Vec::new() };
-        built.build(&Steps::of(built.steps()))?; // Refused here, and not when it is packed.
+        // An invalid buffer is refused here, and not when the problem is packed.
+        built.build(&Steps::of(built.steps()))?;
         let room = self.buffers.try_reserve(1);
         room.map_err(|_| Failure::new(Code::OutOfMemory, "not enough memory for a buffer"))?;
         self.buffers.push(built);
         Ok(())
     }
 
-    /// Returns the number of a buffer that was added.
+    /// Returns an added buffer's number.
     fn known(&self, buffer: u64) -> Result<usize> {
         let place = usize::try_from(buffer).ok().filter(|&place| place < self.buffers.len());
         let text = || format!("there is no buffer {buffer}, only {}", self.buffers.len());
         place.ok_or_else(|| Failure::argument(text()))
     }
 
-    /// Keeps a buffer inside some bytes of its space.
+    /// Keeps a buffer inside some bytes of the space.
     pub(crate) fn set_range(&mut self, buffer: u64, low: u64, high: u64) -> Result<()> {
         let place = self.known(buffer)?;
         possible("a range", high)?;
@@ -208,7 +210,7 @@ impl Problem {
         Ok(())
     }
 
-    /// Permits a buffer to be in any one of some spaces.
+    /// Permits a buffer to be in any of some spaces.
     pub(crate) fn set_spaces(&mut self, buffer: u64, spaces: &[u32]) -> Result<()> {
         let place = self.known(buffer)?;
         if spaces.is_empty() {
@@ -221,7 +223,7 @@ impl Problem {
         Ok(())
     }
 
-    /// Adds a pair of buffers to those of one rule.
+    /// Adds a buffer pair to a rule.
     pub(crate) fn pair(&mut self, one: u64, other: u64, rule: PairRule) -> Result<()> {
         let pair = (BufferId::new(self.known(one)?), BufferId::new(self.known(other)?));
         let rules = &mut self.rules;
@@ -236,7 +238,7 @@ impl Problem {
         Ok(())
     }
 
-    /// Keeps bytes of a space free.
+    /// Keeps a space's bytes free.
     pub(crate) fn reserve(&mut self, space: u32, low: u64, high: u64) -> Result<()> {
         if position(space) >= self.spaces.len() {
             return Err(Failure::argument(format!("there is no space {space}")));
@@ -249,7 +251,7 @@ impl Problem {
         Ok(())
     }
 
-    /// Returns the problem as the core has it.
+    /// Returns the problem in the core's form.
     fn build(&self, capacity: Option<u64>) -> Result<pack::Problem> {
         let mut spaces = self.spaces.clone();
         for (space, bytes) in &self.reserved {
@@ -269,7 +271,7 @@ impl Problem {
         Ok(pack::Problem::with_rules(buffers, spaces, self.rules.clone())?)
     }
 
-    /// Answers a question about the problem within the limits of the caller.
+    /// Answers a question about the problem within the caller's limits.
     fn ask<T>(
         &self,
         options: Options,
@@ -311,7 +313,7 @@ impl Problem {
         Ok(Packing { problem, found, peak_of_staying })
     }
 
-    /// Packs so that few buffers leave their `old` offsets.
+    /// Packs such that few buffers leave their `old` offsets.
     pub(crate) fn repack(
         &self,
         old: &[u64],
@@ -347,7 +349,7 @@ impl Problem {
     }
 }
 
-/// Numbers of buffers that do not fit a space together.
+/// Numbers of buffers that together do not fit a space.
 #[derive(Debug)]
 pub struct Subset {
     buffers: Vec<u64>,
@@ -359,7 +361,7 @@ impl Subset {
     }
 }
 
-/// Offsets for the buffers of a problem, and what is proven about them.
+/// Offsets for a problem's buffers, with proven status.
 #[derive(Debug)]
 pub struct Packing {
     problem: pack::Problem,
@@ -404,7 +406,7 @@ impl Packing {
         Ok(SpacePacking { size: 0, status, peak, lower_bound: space.lower_bound })
     }
 
-    /// Verifies the offsets against the problem as it was when it was solved.
+    /// Verifies the offsets against the problem at the time of the search.
     pub(crate) fn check(&self) -> Result<()> {
         self.found.check(&self.problem)?;
         Ok(())
@@ -428,7 +430,7 @@ pub(crate) fn no_flags(what: &str, flags: u32, known: u32) -> Result<()> {
     Err(Failure::new(Code::UnsupportedVersion, text))
 }
 
-/// Refuses sizes that no memory has; negative numbers of callers become such sizes.
+/// Refuses sizes that no memory has; callers' negative numbers become such sizes.
 fn possible(what: &str, bytes: u64) -> Result<()> {
     if bytes <= MAX_BYTES {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Addresses of the operands of every step, settled once per plan and memory.
+//! Addresses of the operands in every step, settled once per plan and memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,22 +8,22 @@ use crate::error::Result;
 use crate::plan::{Plan, count, no_step};
 use crate::types::{Access, Memory, NONE, Operand, ShareRule, StepMemory, position};
 
-/// Most tables of addresses that a pool keeps.
+/// Most address tables that a pool keeps.
 const MOST_TABLES: usize = 64;
 
-/// The address of every operand of every step of a plan.
+/// A plan's operand addresses, by step.
 #[derive(Debug)]
 pub(crate) struct Table {
     plan: Plan,
-    /// Address and size of each space.
+    /// Address and size by space.
     spaces: Vec<Memory>,
     steps: Vec<StepRow>,
-    /// The inputs and outputs of all steps.
+    /// All steps' inputs and outputs.
     operands: Vec<Operand>,
     workspaces: Vec<Memory>,
 }
 
-/// Where the memory of a step begins in the tables of an arena.
+/// The start of a step's memory in the arena's tables.
 #[derive(Clone, Copy, Debug)]
 struct StepRow {
     inputs: usize,
@@ -35,7 +35,7 @@ struct StepRow {
 }
 
 impl Table {
-    /// Settles the address of every operand.
+    /// Settles every operand address.
     pub(crate) fn new(plan: &Plan, spaces: Vec<Memory>) -> Result<Self> {
         let (plan, steps) = (plan.clone(), Vec::with_capacity(plan.inner.steps.len()));
         let (operands, workspaces) = (Vec::new(), Vec::new());
@@ -47,7 +47,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns whether the table is that of a plan in this memory.
+    /// Returns whether the table belongs to a plan in this memory.
     pub(crate) fn is_of(&self, plan: &Plan, spaces: &[Memory]) -> bool {
         let same = |(own, other): (&Memory, &Memory)| {
             own.pointer == other.pointer && own.bytes == other.bytes
@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    /// Appends the operands of a step to the tables.
+    /// Appends a step's operands to the tables.
     fn settle(&mut self, index: usize) -> Result<StepRow> {
         let inner = &*self.plan.inner;
         let (row, step) = (&inner.plan.steps()[index], &inner.steps[index]);
@@ -103,7 +103,7 @@ impl Table {
         })
     }
 
-    /// Returns an operand of a step.
+    /// Returns a step's operand.
     fn operand(&self, value: u32, access: Access) -> Operand {
         match self.plan.inner.plan.placement(ValueId::from(value)) {
             None => Operand { value, access: Access::External, ..ABSENT },
@@ -115,13 +115,13 @@ impl Table {
         }
     }
 
-    /// Returns the bytes of a value.
+    /// Returns a value's bytes.
     pub(crate) fn value(&self, value: u32) -> Result<Memory> {
         let place = self.plan.place(value)?;
         Ok(memory(&self.spaces, place.space, place.offset, place.bytes))
     }
 
-    /// Returns the memory of a step.
+    /// Returns a step's memory.
     pub(crate) fn step(&self, index: u32) -> Result<StepMemory> {
         let row = self.steps.get(position(index)).ok_or_else(|| no_step(index))?;
         Ok(StepMemory {
@@ -140,23 +140,23 @@ impl Table {
 const ABSENT: Operand =
     Operand { pointer: std::ptr::null_mut(), bytes: 0, value: NONE, access: Access::Absent };
 
-/// Returns bytes of a space. Plans whose bytes are outside of their spaces were refused.
+/// Returns bytes in a space. Plans whose bytes are outside their spaces were refused.
 fn memory(spaces: &[Memory], space: u32, offset: u64, bytes: u64) -> Memory {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let start = spaces[position(space)].pointer.cast::<u8>();
-    // Bytes of no size may be in a space without memory.
+    // Empty bytes may be in a space without memory.
     let pointer = if start.is_null() { start } else { start.wrapping_add(size(offset)) };
     Memory { pointer: pointer.cast(), bytes: size(bytes) }
 }
 
-/// Returns whether the bytes of an operand are bytes of another one.
+/// Returns whether an operand's bytes are within another operand's bytes.
 fn within(inner: &Operand, outer: &Operand) -> bool {
     let start = inner.pointer.addr().checked_sub(outer.pointer.addr());
     let end = start.and_then(|start| start.checked_add(inner.bytes));
     !outer.pointer.is_null() && end.is_some_and(|end| end <= outer.bytes)
 }
 
-/// Tables of addresses of arenas that were given back. A later lease of the same plan at the same
+/// Address tables from arenas that were given back. A later lease for the same plan at the same
 /// addresses uses the table again.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
@@ -164,7 +164,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Keeps a table in place of the one that was kept for the longest time, if there are too many.
+    /// Keeps a table, in place of the longest kept table if there are too many.
     pub(crate) fn keep(&self, table: Table) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() == MOST_TABLES {

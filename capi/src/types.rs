@@ -1,8 +1,8 @@
-//! The structs and enums of the interface.
+//! The structs and enums in the interface.
 //!
-//! A struct whose first field is `size` may grow: a caller sets the field to the size that it was
-//! compiled with, and zeros mean the default in every field. No such struct has padding where
-//! pointers have 64 bits, so that each byte belongs to a field.
+//! A struct whose first field is `size` may grow: a caller sets the field to the compiled size, and
+//! zeros mean the default in every field. No such struct has padding where pointers have 64 bits,
+//! so that each byte belongs to a field.
 
 use std::ffi::{CString, c_char, c_void};
 
@@ -11,20 +11,20 @@ use arenaplan::plan::{HazardKind as CoreHazardKind, ShareRule as CoreShareRule};
 
 use crate::cancel::Cancel;
 
-/// The number of a value or a node that is none.
+/// The number for an absent value or node.
 pub const NONE: u32 = u32::MAX;
 
-/// What is proven about a size.
+/// A size's proven status.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// It is the smallest possible.
+    /// The size is the smallest possible.
     Optimal = 0,
-    /// It fits the capacity, and may not be the smallest possible.
+    /// The size fits the capacity, and may not be the smallest possible.
     Feasible = 1,
-    /// It exceeds the capacity, and no smaller one fits: proven.
+    /// The size exceeds the capacity, and no smaller size fits: proven.
     Infeasible = 2,
-    /// It exceeds the capacity; a smaller one may exist.
+    /// The size exceeds the capacity; a smaller size may exist.
     #[default]
     Unknown = 3,
 }
@@ -43,10 +43,10 @@ impl From<pack::Status> for Status {
 /// Flag of options: buffers are moved to lower offsets at last, until none can move alone.
 pub const OPTIONS_COMPACT: u32 = 1;
 
-/// Limits of a search. All zeros, but for `size`, are the defaults.
+/// Search limits. All zeros, except `size`, are the defaults.
 ///
-/// Without a time limit the result depends on the problem and the options alone, and is that of
-/// `arenaplan pack` with the same options.
+/// Without a time limit the result depends on the problem and the options alone, and equals the
+/// result of `arenaplan pack` with the same options.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -58,36 +58,37 @@ pub struct Options {
     pub time_limit_ms: u64,
     /// Search nodes after which the best packing so far is returned; 0 is no limit.
     pub node_limit: u64,
-    /// Bytes of the only space; 0 leaves the space as `ap_problem_set_space` described it.
+    /// Bytes of the only space; 0 leaves the space as described by `ap_problem_set_space`.
     pub capacity: u64,
-    /// Seed of every random choice.
+    /// Seed for every random choice.
     pub seed: u64,
     /// Called now and then, and whenever a better packing is found; or null.
     pub progress: ProgressFunction,
-    /// First argument of `progress`.
+    /// First argument to `progress`.
     pub context: *mut c_void,
-    /// Ends the search when it is requested; or null. Read until the search ends.
+    /// Ends the search when requested; may be null. Read until the search ends.
     pub cancel: *const Cancel,
 }
 
-/// Hears of the progress of a search, of which the struct is valid during the call. A result other
-/// than 0 ends the search, which then returns the best result so far.
+/// Receives search progress; the struct is valid during the call. A result other than 0 ends the
+/// search, which then returns the best result so far.
 ///
-/// The function must return, so it throws no exception, and must not use the handles of the search.
+/// The function must return, so the function throws no exception, and must not use the search's
+/// handles.
 pub type ProgressFunction =
     Option<unsafe extern "C" fn(context: *mut c_void, progress: *const Progress) -> i32>;
 
-/// Progress of a search.
+/// Search progress.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// `sizeof(ap_progress)` of the library; a field past it is not there.
+    /// `sizeof(ap_progress)` in the library; fields past this size do not exist.
     pub size: u32,
     /// Space that is being packed.
     pub space: u32,
     /// Name of the method that is at work, for people. Valid during the call.
     pub stage: *const c_char,
-    /// Bytes of the best result so far; before packing, those that are live at its highest step.
+    /// Bytes of the best result so far; before packing, the live bytes at the highest step.
     pub peak: u64,
     /// Bytes that no result can go below.
     pub lower_bound: u64,
@@ -99,22 +100,23 @@ pub struct Progress {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// Bytes of scratch memory.
+    /// Scratch bytes.
     pub bytes: u64,
-    /// Nanoseconds of a run.
+    /// Nanoseconds per run.
     pub nanoseconds: u64,
 }
 
 /// Most ways that a step can run in.
 pub const MOST_WAYS: usize = 16;
 
-/// States the cost of running `count` nodes, by position in the graph, as one step in this order:
-/// writes the ways to run the step, ascending bytes, to `ways`, an array of `AP_MOST_WAYS`, and
-/// returns how many ways there are; 0 if the program has no kernel for the step.
+/// States the cost of running `count` nodes, by position in the graph, as one step in this order.
+/// The function writes the ways to run the step, ascending bytes, to `ways`, an array with
+/// `AP_MOST_WAYS` elements, and returns the number of ways; 0 if the program has no kernel for the
+/// step.
 ///
-/// Equal nodes must have equal costs. The function must return, so it throws no exception, and must
-/// not use the handles of the search. Outputs that overlap an input at a distance, and steps that run
-/// strip by strip, have no costs in C: the plan has none.
+/// Equal nodes must have equal costs. The function must return, so the function throws no
+/// exception, and must not use the search's handles. Outputs that overlap an input at a distance,
+/// and steps that run strip by strip, have no costs in C: the plan has no such outputs and steps.
 pub type CostFunction = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -124,19 +126,19 @@ pub type CostFunction = Option<
     ) -> usize,
 >;
 
-/// Options of a plan. All zeros, but for `size`, are the defaults.
+/// Plan options. All zeros, except `size`, are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
     /// `sizeof(ap_plan_options)`.
     pub size: u32,
-    /// `AP_PLAN_PARALLEL_SAFE` and the flags behind it.
+    /// `AP_PLAN_PARALLEL_SAFE` and the flags behind.
     pub flags: u32,
-    /// Name of the target, such as "nodes" or "c"; null stands for "nodes", one node per step.
+    /// Target name, such as "nodes" or "c"; null stands for "nodes", one node per step.
     pub target: *const c_char,
-    /// Power of two that divides every offset; 0 stands for that of the target.
+    /// Power of two that divides every offset; 0 stands for the target's alignment.
     pub alignment: u64,
-    /// Bytes of the arena; 0 is no limit.
+    /// Arena bytes; 0 is no limit.
     pub capacity: u64,
     /// Milliseconds after which the best plan so far is returned; 0 is no limit.
     pub time_limit_ms: u64,
@@ -146,37 +148,36 @@ pub struct PlanOptions {
     pub effort: u32,
     /// Called now and then; or null.
     pub progress: ProgressFunction,
-    /// First argument of `progress` and of `costs`.
+    /// First argument to `progress` and `costs`.
     pub context: *mut c_void,
-    /// Ends the search when it is requested; or null. Read until the search ends.
+    /// Ends the search when requested; may be null. Read until the search ends.
     pub cancel: *const Cancel,
     /// States the scratch memory and the time of steps, which the plan then has and weighs, for a
     /// target whose kernels have scratch memory, such as "numpy"; or null.
     pub costs: CostFunction,
-    /// With `costs`: how slow the plan may be, in thousandths of the time of the fastest plan; 0 is no
-    /// limit.
+    /// With `costs`: longest time, in thousandths of the fastest plan's time; 0 is no limit.
     pub max_slowdown: u64,
 }
 
-/// Flag of a plan: it is safe in every order that the graph permits.
+/// Plan flag: the plan is safe in every order that the graph permits.
 pub const PLAN_PARALLEL_SAFE: u32 = 1;
 
-/// Flag of a plan: inputs keep their bytes until the end of a run.
+/// Plan flag: inputs keep their bytes until the run ends.
 pub const PLAN_PRESERVE_INPUTS: u32 = 2;
 
-/// Flag of a plan: inputs are in memory of the caller, a space each.
+/// Plan flag: inputs are in the caller's memory, a space each.
 pub const PLAN_CALLER_INPUTS: u32 = 4;
 
-/// Flag of a plan: outputs are in memory of the caller, a space each.
+/// Plan flag: outputs are in the caller's memory, a space each.
 pub const PLAN_CALLER_OUTPUTS: u32 = 8;
 
-/// Effort of milliseconds.
+/// Milliseconds of effort.
 pub const EFFORT_FAST: u32 = 1;
 
-/// Effort of up to a minute or two.
+/// Up to a minute or two of effort.
 pub const EFFORT_MAX: u32 = 2;
 
-/// Why a step must wait for another one; of several reasons the first.
+/// The reason why a step must wait for another step; the first of several reasons.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HazardKind {
@@ -204,15 +205,15 @@ impl TryFrom<CoreHazardKind> for HazardKind {
     }
 }
 
-/// One step that must wait for another one.
+/// A step that must wait for another step.
 ///
 /// This struct never grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Hazard {
-    /// Position of the step that waits.
+    /// The waiting step's index.
     pub after: u32,
-    /// Position of the step that it waits for.
+    /// The required earlier step's index.
     pub before: u32,
     /// The reason.
     pub kind: HazardKind,
@@ -223,11 +224,11 @@ pub struct Hazard {
 pub type AllocateFunction =
     Option<unsafe extern "C" fn(context: *mut c_void, bytes: u64, alignment: u64) -> *mut c_void>;
 
-/// Frees what the other function returned, with the same `bytes`. Called on any thread.
+/// Frees a block from the other function, with the same `bytes`. Called on any thread.
 pub type DeallocateFunction =
     Option<unsafe extern "C" fn(context: *mut c_void, memory: *mut c_void, bytes: u64)>;
 
-/// Options of a pool. All zeros, but for `size`, are the defaults.
+/// Pool options. All zeros, except `size`, are the defaults.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
@@ -239,24 +240,24 @@ pub struct PoolOptions {
     pub cap: u64,
     /// Bytes of free blocks that are kept for later leases; 0 keeps all.
     pub keep: u64,
-    /// Source of blocks; null stands for the allocator of the library. Both functions, or none.
+    /// Source of blocks; null stands for the library's allocator. Both functions, or none.
     pub allocate: AllocateFunction,
-    /// Frees a block of `allocate`.
+    /// Frees a block from `allocate`.
     pub deallocate: DeallocateFunction,
-    /// First argument of both functions.
+    /// First argument to both functions.
     pub context: *mut c_void,
 }
 
-/// Flag of a pool: returned blocks are filled with zeros.
+/// Pool flag: returned blocks are filled with zeros.
 pub const POOL_CLEAR: u32 = 1;
 
-/// Flag of a pool: no free blocks are kept.
+/// Pool flag: no free blocks are kept.
 pub const POOL_KEEP_NOTHING: u32 = 2;
 
-/// A wait without a limit of time.
+/// A wait without a time limit.
 pub const FOREVER: u64 = u64::MAX;
 
-/// Numbers of a pool at one moment.
+/// Pool statistics.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PoolNumbers {
@@ -264,7 +265,7 @@ pub struct PoolNumbers {
     pub size: u32,
     /// Requests that wait now.
     pub waiting: u32,
-    /// Bytes of the blocks that are leased now.
+    /// Bytes in the blocks that are leased now.
     pub leased_bytes: u64,
     /// Bytes of the blocks that are free now, and kept.
     pub free_bytes: u64,
@@ -280,7 +281,7 @@ pub struct PoolNumbers {
     pub evicted: u64,
     /// Requests that had to wait.
     pub waits: u64,
-    /// Requests that were refused, since their time was over.
+    /// Requests that were refused because their time was over.
     pub refused: u64,
 }
 
@@ -348,15 +349,15 @@ pub struct Space {
     pub alignment: u64,
 }
 
-/// Steps in which a buffer needs some of its bytes only, or none.
+/// Steps that need only some bytes of a buffer, or none.
 ///
 /// This struct never grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Gap {
-    /// First step of the gap.
+    /// First step in the gap.
     pub lower: u64,
-    /// Step after the last of the gap.
+    /// Step after the gap's last step.
     pub upper: u64,
     /// First byte that stays needed.
     pub bytes_lower: u64,
@@ -376,18 +377,18 @@ pub struct Buffer {
     pub lower: u64,
     /// Step after the last in which the buffer is needed.
     pub upper: u64,
-    /// Bytes of the buffer.
+    /// Buffer bytes.
     pub bytes: u64,
     /// Number that divides the offset, which need not be a power of two; 0 counts as 1.
     pub alignment: u64,
     /// With `AP_BUFFER_FIXED` the offset that the buffer must have; with `AP_BUFFER_HINTED` the
     /// offset that the search tries first.
     pub offset: u64,
-    /// Number of the space.
+    /// Space number.
     pub space: u32,
-    /// Number of gaps.
+    /// Gap count.
     pub gap_count: u32,
-    /// Gaps in the live range, in any order; they may overlap. Read during the call only.
+    /// Gaps in the live range, in any order; gaps may overlap. Read during the call only.
     pub gaps: *const Gap,
 }
 
@@ -408,10 +409,10 @@ impl Default for Buffer {
     }
 }
 
-/// Flag of a buffer: `offset` is the offset that the buffer must have.
+/// Buffer flag: `offset` is the offset that the buffer must have.
 pub const BUFFER_FIXED: u32 = 1;
 
-/// Flag of a buffer: `offset` is tried first.
+/// Buffer flag: `offset` is tried first.
 pub const BUFFER_HINTED: u32 = 2;
 
 /// Result of a packing in one space.
@@ -420,7 +421,7 @@ pub const BUFFER_HINTED: u32 = 2;
 pub struct SpacePacking {
     /// `sizeof(ap_space_packing)`.
     pub size: u32,
-    /// What is proven about the peak.
+    /// The peak's proven status.
     pub status: Status,
     /// Bytes that the memory must have.
     pub peak: u64,
@@ -428,35 +429,35 @@ pub struct SpacePacking {
     pub lower_bound: u64,
 }
 
-/// Sizes of a plan. Strings belong to the plan.
+/// Plan sizes. Strings belong to the plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PlanInfo {
     /// `sizeof(ap_plan_info)`.
     pub size: u32,
-    /// What is proven about the bytes of all arenas.
+    /// The arena bytes' proven status.
     pub status: Status,
-    /// Name of the model.
+    /// Model name.
     pub model: *const c_char,
-    /// Digest of the graph that was planned, in hexadecimal.
+    /// Planned graph digest, in hexadecimal.
     pub digest: *const c_char,
-    /// Name of the target: the program that the plan is for.
+    /// Target name: the program that the plan is for.
     pub target: *const c_char,
-    /// Bytes of all arenas together, without buffers that the caller brings.
+    /// Total arena bytes, without the caller's buffers.
     pub arena_bytes: u64,
     /// Bytes that no plan with this order and this sharing can go below: proven.
     pub lower_bound: u64,
-    /// Number of spaces: arenas, then buffers that the caller brings for single values.
+    /// Number of spaces: arenas, then the caller's buffers for single values.
     pub space_count: u32,
-    /// Number of spaces that are arenas.
+    /// Space count, arenas only.
     pub arena_count: u32,
-    /// Number of values of the graph, those without a place among them.
+    /// Number of values in the graph, values without a place included.
     pub value_count: u32,
-    /// Number of steps.
+    /// Step count.
     pub step_count: u32,
 }
 
-/// One space of a plan. Strings belong to the plan.
+/// A plan's space. Strings belong to the plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PlanSpace {
@@ -464,27 +465,27 @@ pub struct PlanSpace {
     pub size: u32,
     /// The value that the caller brings this memory for, or `AP_NONE` for an arena.
     pub caller_value: u32,
-    /// Name of the space.
+    /// Space name.
     pub name: *const c_char,
     /// Bytes that the memory must have.
     pub bytes: u64,
-    /// Power of two that must divide the address of its first byte.
+    /// Power of two that must divide the space's first address.
     pub alignment: u64,
 }
 
-/// One value of a plan. Strings belong to the plan.
+/// A plan's value. Strings belong to the plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PlanValue {
     /// `sizeof(ap_plan_value_info)`.
     pub size: u32,
-    /// Number of the space.
+    /// Space number.
     pub space: u32,
-    /// Name of the value.
+    /// Value name.
     pub name: *const c_char,
     /// First byte in the space.
     pub offset: u64,
-    /// Bytes of the value.
+    /// Value bytes.
     pub bytes: u64,
     /// First step in which the bytes are needed.
     pub lower: u32,
@@ -492,29 +493,29 @@ pub struct PlanValue {
     pub upper: u32,
 }
 
-/// One step of a plan. Strings and arrays belong to the plan.
+/// A plan's step. Strings and arrays belong to the plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PlanStep {
     /// `sizeof(ap_plan_step_info)`.
     pub size: u32,
-    /// Number of nodes that run as one.
+    /// Node count in the step.
     pub node_count: u32,
-    /// Name of the last node.
+    /// The last node's name.
     pub name: *const c_char,
-    /// Numbers of the nodes in the graph, in order.
+    /// Node numbers in the graph, in order.
     pub nodes: *const u32,
     /// Operands that share bytes.
     pub shares: *const Share,
-    /// Number of shares.
+    /// Share count.
     pub share_count: u32,
-    /// Number of inputs.
+    /// Input count.
     pub input_count: u32,
-    /// Number of outputs.
+    /// Output count.
     pub output_count: u32,
-    /// Number of workspaces.
+    /// Workspace count.
     pub workspace_count: u32,
-    /// Operator of the last node; null if the plan was read without its graph.
+    /// Operator of the last node; null if the plan was read without a graph.
     pub op: *const c_char,
 }
 
@@ -524,45 +525,45 @@ pub struct PlanStep {
 pub struct ModelInfo {
     /// `sizeof(ap_model_info)`.
     pub size: u32,
-    /// Number of shapes.
+    /// Shape count.
     pub shape_count: u32,
-    /// Name of the model.
+    /// Model name.
     pub name: *const c_char,
-    /// Names of the dimensions that vary.
+    /// Variable dimension names.
     pub dims: *const *const c_char,
-    /// Bytes of arenas that every shape can run in.
+    /// Arena bytes that suffice for every shape.
     pub arena_bytes: u64,
-    /// Number of dimensions.
+    /// Dimension count.
     pub dim_count: u32,
     /// 0.
     pub flags: u32,
 }
 
-/// One shape of a model. Strings and arrays belong to the model.
+/// A model's shape. Strings and arrays belong to the model.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ModelShape {
     /// `sizeof(ap_model_shape_info)`.
     pub size: u32,
-    /// Number of dimensions.
+    /// Dimension count.
     pub dim_count: u32,
-    /// Size of each dimension, in the order of `ap_model_info::dims`.
+    /// Size by dimension, in the order of `ap_model_info::dims`.
     pub sizes: *const u64,
-    /// Digest of the graph, in hexadecimal.
+    /// Graph digest, in hexadecimal.
     pub digest: *const c_char,
-    /// Bytes of all arenas together.
+    /// Total arena bytes.
     pub arena_bytes: u64,
 }
 
-/// A dimension of a request, and its size.
+/// A dimension in a request, with a size.
 ///
 /// This struct never grows.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Dim {
-    /// Name of the dimension.
+    /// Dimension name.
     pub name: *const c_char,
-    /// Size of the dimension.
+    /// Dimension size.
     pub size: u64,
 }
 
@@ -570,16 +571,17 @@ pub struct Dim {
 /// large in every dimension is found.
 pub const FIND_PADDED: u32 = 1;
 
-/// Why an output and an input of a step share bytes.
+/// The reason why an output and an input of a step share bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareRule {
-    /// The smaller shows bytes of the larger unchanged: the step need not write them.
+    /// The smaller operand shows the larger operand's bytes unchanged: the step need not write the
+    /// bytes.
     View = 0,
     /// The output takes over the bytes of an input that dies: the step works in place.
     InPlace = 1,
-    /// The output begins before an input that dies, and overlaps it: the step makes the output in
-    /// order, and reads each byte for the last time before it writes there.
+    /// The output begins before a dying input and overlaps the input: the step makes the output in
+    /// order, and reads each byte for the last time before writing there.
     Overlap = 2,
 }
 
@@ -606,7 +608,7 @@ pub struct Share {
     pub input: u32,
     /// Position among the outputs.
     pub output: u32,
-    /// The rule that permits it.
+    /// The rule that permits sharing.
     pub rule: ShareRule,
 }
 
@@ -618,7 +620,7 @@ pub struct Share {
 pub struct Memory {
     /// First byte.
     pub pointer: *mut c_void,
-    /// Number of bytes.
+    /// Byte count.
     pub bytes: usize,
 }
 
@@ -626,19 +628,20 @@ pub struct Memory {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The operand is left out, or its bytes are never read. `pointer` is null.
+    /// The operand is left out, or the bytes are never read. `pointer` is null.
     Absent = 0,
     /// The operand has no place in the plan: a constant, which the program has. `pointer` is null.
     External = 1,
-    /// The step reads the bytes. If the step mutates the operand as a state, it writes them, too.
+    /// The step reads the bytes. If the step mutates the operand as a state, the step writes the
+    /// bytes, too.
     Read = 2,
     /// The step writes the bytes.
     Write = 3,
-    /// The bytes are those of an input, and already have their final content: not to be written.
+    /// The bytes belong to an input, and already have the final content: not to be written.
     View = 4,
 }
 
-/// One operand of a step, and its bytes in memory.
+/// An operand of a step, and the operand's bytes in memory.
 ///
 /// This struct never grows.
 #[repr(C)]
@@ -646,25 +649,25 @@ pub enum Access {
 pub struct Operand {
     /// First byte, or null.
     pub pointer: *mut c_void,
-    /// Number of bytes.
+    /// Byte count.
     pub bytes: usize,
-    /// Number of the value, or `AP_NONE`.
+    /// Value number, or `AP_NONE`.
     pub value: u32,
-    /// How the step uses it.
+    /// How the step uses the operand.
     pub access: Access,
 }
 
-/// Memory of one step. The arrays belong to the arena.
+/// Memory for one step. The arrays belong to the arena.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct StepMemory {
     /// `sizeof(ap_step_memory)`.
     pub size: u32,
-    /// Number of inputs.
+    /// Input count.
     pub input_count: u32,
-    /// Number of outputs.
+    /// Output count.
     pub output_count: u32,
-    /// Number of workspaces.
+    /// Workspace count.
     pub workspace_count: u32,
     /// Inputs, by position.
     pub inputs: *const Operand,
@@ -679,7 +682,7 @@ pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_else(|_| CString::new(text.replace('\0', "?")).unwrap_or_default())
 }
 
-/// Returns a number of the interface as a position.
+/// Returns a 32-bit number as an index.
 pub(crate) fn position(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

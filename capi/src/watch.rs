@@ -1,4 +1,4 @@
-//! Progress of a search, and its end on request.
+//! Search progress, and an early end on request.
 
 use std::ffi::CString;
 use std::fmt;
@@ -10,10 +10,10 @@ use arenaplan::{Budget, pack};
 use crate::cancel::Cancel;
 use crate::types::{Progress, c_string};
 
-/// Hears of progress, and returns whether the search is to go on.
+/// Receives progress, and returns whether the search continues.
 pub(crate) type Hear<'a> = dyn Fn(&Progress) -> bool + Send + 'a;
 
-/// How a search tells of its progress, and when it ends.
+/// The progress listener and the end of a search.
 pub(crate) struct Watch<'a> {
     listener: Option<Mutex<Box<Hear<'a>>>>,
     cancel: Option<&'a Cancel>,

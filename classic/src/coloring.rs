@@ -1,8 +1,8 @@
-//! Colors of nodes: a cover of the graph by long paths.
+//! Node colors: a cover of the graph by long paths.
 //!
-//! [`color_nodes`] is the coloring of `MXNet`'s memory planner: it covers the graph with
-//! long paths, whose nodes can never run at the same time, and gives each path a color.
-//! A color is an estimate of [`Reachability`](arenaplan::graph::Reachability), which answers exactly.
+//! [`color_nodes`] is the coloring in `MXNet`'s memory planner: the graph is covered with long
+//! paths, whose nodes can never run at the same time, and each path gets a color. Colors are an
+//! estimate of [`Reachability`](arenaplan::graph::Reachability), which is exact.
 
 use alloc::{format, vec, vec::Vec};
 
@@ -19,17 +19,17 @@ pub struct Coloring {
 }
 
 impl Coloring {
-    /// Returns the color of every node, by [`NodeId`].
+    /// Returns every node's color, by [`NodeId`].
     pub fn colors(&self) -> &[u32] {
         &self.colors
     }
 
-    /// Returns the color of one node.
+    /// Returns a node's color.
     pub fn color(&self, node: NodeId) -> u32 {
         self.colors[node.index()]
     }
 
-    /// Returns the number of colors: the paths that were found, and one for the rest.
+    /// Returns the number of colors: the paths that were found, and one color for the rest.
     pub const fn count(&self) -> u32 {
         self.count
     }
@@ -40,12 +40,12 @@ impl Coloring {
     }
 }
 
-/// Returns colors for the nodes of `graph`, at most `most` of them.
+/// Returns colors for the nodes of `graph`, at most `most` colors.
 ///
 /// Color 0 is the longest path along data operands, color 1 the longest among the remaining nodes,
-/// and so on; a path may run through nodes that have a color already, but does not count them.
-/// Nodes on none of the first `most - 1` paths share the last color.
-/// Control dependencies are not part of a path.
+/// and so on; a path may run through nodes that already have a color, but does not count them.
+/// Nodes on none of the first `most - 1` paths share the last color. Control dependencies are not
+/// part of a path.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ impl Coloring {
 ///
 /// # References
 ///
-/// The coloring of NNVM's memory planner, whose environment option is `NNVM_EXEC_NUM_TEMP`.
+/// The coloring in NNVM's memory planner, whose environment option is `NNVM_EXEC_NUM_TEMP`.
 ///
 /// ```
 /// use arenaplan_classic::coloring::color_nodes;
@@ -109,13 +109,13 @@ pub fn color_weighted(graph: &Graph, importance: &[u32], most: u32) -> Result<Co
     Ok(Coloring { colors, count: color + 1 })
 }
 
-/// The producers of the operands of each node; nodes by position in the order.
+/// The operand producers of each node; nodes by position in the order.
 ///
-/// Every path is found by a walk over all nodes. This is small and read from one end to the
-/// other, which the graph is not.
+/// Every path takes a walk over all nodes. Unlike the graph, this table is small and read
+/// sequentially.
 struct Operands {
     producers: Vec<usize>,
-    /// By node: the end of its part of `producers`.
+    /// For each node: the end of the node's part in `producers`.
     ends: Vec<usize>,
 }
 
@@ -135,7 +135,7 @@ impl Operands {
         Self { producers, ends }
     }
 
-    /// Returns the producers of the operands of a node, in the order of the operands.
+    /// Returns the operand producers of a node, in operand order.
     fn of(&self, position: usize) -> &[usize] {
         let start = if position == 0 { 0 } else { self.ends[position - 1] };
         &self.producers[start..self.ends[position]]
@@ -144,8 +144,8 @@ impl Operands {
 
 /// Returns the path with the largest sum of importance, or nothing if all sums are 0.
 ///
-/// Of several, it starts as late as possible in the order; where several successors are
-/// worth the same, it goes on to the one that runs last.
+/// Of equal paths, the path that starts last in the order is returned; of successors with equal
+/// sums, the path takes the successor that runs last.
 fn best_path(operands: &Operands, importance: &[u32]) -> Vec<usize> {
     let mut reward = vec![0_u64; importance.len()];
     let mut next: Vec<Option<usize>> = vec![None; importance.len()];

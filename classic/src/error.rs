@@ -1,4 +1,4 @@
-//! The one error type of the crate.
+//! The crate's error type.
 
 use alloc::string::String;
 
@@ -13,7 +13,7 @@ pub enum Error {
     /// Storage ids, arrays or parameters do not fit together.
     #[error("{reason}")]
     Storage { reason: String },
-    /// An error of the core.
+    /// An error from the core.
     #[error(transparent)]
     Core(#[from] arenaplan::Error),
 }
@@ -25,8 +25,8 @@ impl From<arenaplan::pack::Error> for Error {
 }
 
 impl Error {
-    /// Returns the name of the variant, for callers that report kinds of errors; of an error of the
-    /// core, that of the core.
+    /// Returns the name of the variant, for callers that report error kinds. For a core error,
+    /// returns the kind in the core.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

@@ -1,8 +1,8 @@
 //! The planners of earlier systems, reproduced to the byte: NNVM and `MXNet`, `TensorFlow` Lite.
 //!
-//! [`coloring`] and [`sharing`] are the planner of NNVM and `MXNet`, [`storage`] executes its
-//! answer; [`incremental`] is the planner of `TensorFlow` Lite, which plans during a run, and
-//! [`arenas`] has its arenas.
+//! [`coloring`] and [`sharing`] are the planner of NNVM and `MXNet`, [`storage`] executes the
+//! answer; [`incremental`] is `TensorFlow` Lite's planner, which plans during a run, and [`arenas`]
+//! has that planner's arenas.
 
 #![no_std]
 

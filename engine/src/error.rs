@@ -1,4 +1,4 @@
-//! Errors of runs and operations.
+//! Errors in runs and operations.
 
 use std::any::Any;
 use std::error::Error;
@@ -10,14 +10,14 @@ use crate::ids::{OperationId, VariableId};
 /// Why a kernel or an operation failed.
 #[derive(Clone, Debug)]
 pub enum Cause {
-    /// The error that it returned.
+    /// The closure returned this error.
     Failed(Arc<dyn Error + Send + Sync>),
-    /// It panicked; the message, if there is one.
+    /// The closure panicked; the message, if any.
     Panicked(String),
 }
 
 impl Cause {
-    /// Returns the cause of a panic with this payload.
+    /// Returns the cause for a panic with this payload.
     pub(crate) fn of_panic(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
@@ -49,9 +49,9 @@ pub enum StepError<E> {
 pub enum RunError<E> {
     /// The arena was not made for the program.
     Arena(arenaplan::Error),
-    /// A step failed. Of several steps that would, it is the first one in the order of the plan.
+    /// A step failed. If several steps would fail, the first step in plan order is reported.
     Step {
-        /// Position of the step.
+        /// Index of the step.
         index: usize,
         /// Name of the step.
         name: String,
@@ -84,15 +84,15 @@ impl<E: Error + 'static> Error for RunError<E> {
     }
 }
 
-/// Why an operation is refused when it is pushed. Nothing has changed then.
+/// The reason why an operation is refused when pushed. A refused operation changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
-    /// A variable is named twice: to be read and written, or twice for one of them. An operation
-    /// that reads what it writes names the variable for writing only.
+    /// A variable is named twice: both to read and to write, or twice in one list. An operation
+    /// that reads and writes a variable names the variable for writing only.
     #[error("{0} is named twice")]
     Duplicate(VariableId),
-    /// A variable of another queue.
+    /// The variable belongs to another queue.
     #[error("{0} is a variable of another queue")]
     Foreign(VariableId),
     /// The space has no thread.
@@ -103,13 +103,13 @@ pub enum PushError {
     Closed,
 }
 
-/// The failure of an operation, which reaches whoever waits for a variable that it wrote, or for
-/// a variable that was written from that.
+/// The failure of an operation. The failure is reported by waiting for a variable that the
+/// operation wrote, or that was written from such a variable.
 #[derive(Clone, Debug)]
 pub struct OperationError {
     /// The operation that failed.
     pub operation: OperationId,
-    /// Its name.
+    /// Name of the operation.
     pub name: Arc<str>,
     /// The reason.
     pub cause: Cause,
@@ -131,13 +131,13 @@ impl Error for OperationError {
     }
 }
 
-/// An operation reaches for a variable that it did not name.
+/// An operation accesses a variable that the operation did not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the operation did not name {variable}{}", if *.writes { " for writing" } else { "" })]
 pub struct AccessError {
     /// The variable.
     pub variable: VariableId,
-    /// Whether it was to be written.
+    /// Whether the access was for writing.
     pub writes: bool,
 }
 
@@ -148,13 +148,13 @@ pub enum WaitError {
     /// An operation that the variable was written from has failed.
     #[error(transparent)]
     Operation(#[from] OperationError),
-    /// An operation waits in the queue that runs it.
+    /// An operation waits in the queue that runs the operation.
     #[error("an operation cannot wait in its own queue")]
     Inside,
-    /// A variable of another queue.
+    /// The variable belongs to another queue.
     #[error("{0} is a variable of another queue")]
     Foreign(VariableId),
-    /// The variable had an error when its value was asked for, and was restored since.
+    /// The variable had an error when the value was asked for, and was restored since.
     #[error("{0} was restored meanwhile")]
     Restored(VariableId),
 }

@@ -1,8 +1,8 @@
-//! Numbers of variables and operations.
+//! Ids of variables and operations.
 
 use std::fmt;
 
-/// A variable of a queue.
+/// A variable in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariableId {
     pub(crate) queue: u64,
@@ -15,7 +15,7 @@ impl fmt::Display for VariableId {
     }
 }
 
-/// An operation of a queue: operations are numbered as they are pushed.
+/// An operation in a queue: operations are numbered as they are pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub(crate) u64);
 

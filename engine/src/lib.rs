@@ -1,15 +1,14 @@
 //! Runs plans of `arenaplan` on several threads, and operations on versioned variables.
 //!
-//! Two engines share one idea, that of MXNet's dependency engine (Chen et al. 2015): whoever
+//! Two engines share the idea of MXNet's dependency engine (Chen et al. 2015): a runner that
 //! respects the dependencies may run everything else in any order, with the same result.
 //!
-//! - [`Engine`] runs a [`Program`](arenaplan::Program): the dependencies are the
-//!   [hazards](arenaplan::plan::Hazards) of its plan, and a byte range is the variable.
-//! - [`Queue`] runs operations that are pushed one after the other, with the variables that each
-//!   reads and writes.
+//! - [`Engine`] runs a [`Program`](arenaplan::Program): the dependencies are the plan's
+//!   [hazards](arenaplan::plan::Hazards), and a byte range is the variable.
+//! - [`Queue`] runs pushed operations; each operation names the variables to read and to write.
 //!
-//! Results are those of a serial run, bit for bit, whatever the timing. So are errors: the error
-//! that is reported is the one that comes first in the serial order.
+//! Results equal those of a serial run, bit for bit, whatever the timing. So do errors: the
+//! reported error is the first in serial order.
 //!
 //! ```
 //! use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};

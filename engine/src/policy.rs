@@ -8,29 +8,29 @@ use std::num::NonZeroUsize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The thread of the caller, in order.
+    /// The caller's thread, in order.
     Serial,
-    /// So many threads, each of which takes the first of all that may run.
+    /// So many threads, each of which takes the first ready step or operation.
     Workers(NonZeroUsize),
     /// One thread per memory space, which runs the steps that write there. An operation names its
-    /// space; there are as many threads.
+    /// space; the number counts the spaces.
     PerSpace(NonZeroUsize),
 }
 
 impl Policy {
-    /// Returns the policy of so many threads; one for 0.
+    /// Returns the policy with so many threads; 1 for 0.
     #[must_use]
     pub fn workers(threads: usize) -> Self {
         Self::Workers(NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// Returns the policy of one thread per space; one for 0.
+    /// Returns the policy with one thread per space; 1 for 0.
     #[must_use]
     pub fn per_space(spaces: usize) -> Self {
         Self::PerSpace(NonZeroUsize::new(spaces).unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// Returns the number of queues, each with its threads.
+    /// Returns the number of queues, each with separate threads.
     pub(crate) const fn queues(self) -> usize {
         match self {
             Self::Serial | Self::Workers(_) => 1,
@@ -38,7 +38,7 @@ impl Policy {
         }
     }
 
-    /// Returns the number of threads of each queue.
+    /// Returns the number of threads per queue.
     pub(crate) const fn threads_per_queue(self) -> usize {
         match self {
             Self::Serial => 0,

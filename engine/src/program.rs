@@ -1,4 +1,4 @@
-//! Runs of programs.
+//! Program runs on several threads.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,17 +19,17 @@ pub struct Engine {
     policy: Policy,
 }
 
-/// A program with the tables that its runs on several threads share.
+/// A program with tables that several runs share.
 #[derive(Debug)]
 pub struct Runner<'p> {
     program: &'p Program,
     policy: Policy,
-    /// By step: how many steps it waits for.
+    /// For each step: the number of steps that must end before.
     waits: Vec<u32>,
-    /// By step, and once more behind the last: its first dependent.
+    /// For each step, and once more behind the last step: the index of the first dependent.
     starts: Vec<usize>,
     dependents: Vec<u32>,
-    /// By step: the queue that it is put into.
+    /// For each step: the queue that takes the step.
     queues: Vec<usize>,
 }
 
@@ -52,17 +52,17 @@ impl Engine {
         Runner::new(program, self.policy)
     }
 
-    /// Runs a program once: `kernel` is called with each step and its memory.
+    /// Runs a program once: `kernel` is called with each step and the step's memory.
     ///
-    /// Threads live as long as the run; the caller's thread is one of them.
+    /// Threads live as long as the run; the caller's thread is among them.
     /// [`prepare`](Self::prepare) saves the tables of a program that runs often.
     ///
     /// # Errors
     ///
     /// - [`RunError::Arena`] if the arena was not made for the program.
-    /// - [`RunError::Step`] if a kernel returns an error or panics. Steps that come later in the
-    ///   plan are not started any more. Of several steps that would fail, the first one in the
-    ///   order of the plan is reported, whatever the timing.
+    /// - [`RunError::Step`] if a kernel returns an error or panics. Later steps in the plan are not
+    ///   started any more. If several steps would fail, the first step in plan order is reported,
+    ///   whatever the timing.
     pub fn run<E: Send>(
         &self,
         arena: &mut Arena<'_>,
@@ -143,8 +143,8 @@ impl<'p> Runner<'p> {
 
     /// Runs the program once on the threads of an existing pool.
     ///
-    /// The number of threads is the pool's, not the policy's. A step that may run is a task of the
-    /// pool; no task waits for another, so the pool may run other tasks, too.
+    /// The pool decides the number of threads, not the policy. A ready step is a task in the pool;
+    /// no task waits for another, so the pool may run other tasks, too.
     ///
     /// # Errors
     ///
@@ -187,8 +187,8 @@ impl<'p> Runner<'p> {
     }
 }
 
-/// Returns the space that a step writes to: that of its first output in an arena, or of what it
-/// uses instead.
+/// Returns the space that a step writes to: the space of the first output in an arena, or of
+/// another used operand.
 fn space_of(step: ProgramStep<'_>) -> usize {
     let outputs = step.outputs().filter_map(|output| output.span);
     let scratch = step.workspaces().map(|work| work.span);
@@ -202,7 +202,7 @@ fn index(step: u32) -> usize {
 
 /// Calls a kernel; a panic is an error.
 fn called<E>(kernel: impl FnOnce() -> Result<(), E>) -> Result<(), StepError<E>> {
-    // A kernel that panics leaves its output half written. No step that reads it is started.
+    // A panicking kernel leaves the output half written. No step that reads the output is started.
     match catch_unwind(AssertUnwindSafe(kernel)) {
         Ok(result) => result.map_err(StepError::Kernel),
         Err(payload) => match Cause::of_panic(&*payload) {
@@ -221,17 +221,17 @@ struct Run<'r, E, K> {
     runner: &'r Runner<'r>,
     shared: &'r SharedArena<'r>,
     kernel: &'r K,
-    /// By step: how many steps it still waits for.
+    /// For each step: the number of steps that must still end before.
     waits: Vec<AtomicU32>,
     state: Mutex<RunState<E>>,
-    /// By queue: its threads sleep here.
+    /// For each queue: the condition on which the threads sleep.
     wake: Vec<Condvar>,
 }
 
 struct RunState<E> {
-    /// By queue: the steps that may run, the first one of the plan on top.
+    /// For each queue: the ready steps, the first step in plan order on top.
     ready: Vec<BinaryHeap<Reverse<u32>>>,
-    /// Number of steps that run.
+    /// Number of running steps.
     running: usize,
     /// The first step that failed; from there on no step is started.
     failed: Option<(u32, RunError<E>)>,
@@ -243,7 +243,7 @@ impl<E> RunState<E> {
         self.failed.as_ref().is_none_or(|&(first, _)| step < first)
     }
 
-    /// Takes the first ready step of a queue.
+    /// Takes the first ready step from a queue.
     fn take(&mut self, queue: usize) -> Option<usize> {
         let Reverse(step) = self.ready[queue].pop()?;
         if !self.is_wanted(step) {
@@ -292,7 +292,7 @@ where
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs steps of a queue until none is left.
+    /// Runs steps from a queue until no step is left.
     fn work(&self, queue: usize) {
         let mut state = self.lock();
         loop {
@@ -316,15 +316,15 @@ where
         called(|| (self.kernel)(step, lent.memory())).map_err(|error| failed(step, error))
     }
 
-    /// Notes the end of a step, and wakes threads for those that may run now; one of the thread's
-    /// own `queue` it takes itself. Returns how many may run now.
+    /// Records the end of a step, and wakes threads for steps that became ready; the thread takes
+    /// one step from its own `queue` itself. Returns the number of steps that became ready.
     fn end(
         &self,
         step: usize,
         result: Result<(), RunError<E>>,
         queue: Option<usize>,
     ) -> (MutexGuard<'_, RunState<E>>, usize) {
-        // The step was given back: those whose last wait this was may be lent.
+        // The step was given back: steps whose last wait this was may be lent.
         let mut fresh = 0;
         let mut own = usize::from(queue.is_some());
         let is_freed = |next: &&u32| self.waits[index(**next)].fetch_sub(1, Ordering::AcqRel) == 1;
@@ -362,7 +362,7 @@ where
     }
 }
 
-/// Steps that may run since one has ended: mostly one or two.
+/// Steps that became ready when a step ended: mostly one or two.
 type Freed = Vec<u32>;
 
 #[cfg(feature = "rayon")]
@@ -375,7 +375,7 @@ where
         self.lock().ready.iter().map(BinaryHeap::len).sum()
     }
 
-    /// Runs one step that may run, and then one of those that this allows; the others become tasks.
+    /// Runs a ready step, and then one of the steps that became ready; the others become tasks.
     fn task<'s>(&'s self, scope: &rayon::Scope<'s>) {
         let take =
             |state: &mut RunState<E>| (0..self.wake.len()).find_map(|queue| state.take(queue));

@@ -17,11 +17,12 @@ use crate::error::{AccessError, Cause, OperationError, PushError, WaitError};
 use crate::ids::{OperationId, VariableId};
 use crate::policy::Policy;
 
-/// A value that operations of a queue read and write.
+/// A value that operations in a queue read and write.
 ///
-/// Copies are handles of the same variable. An operation that names the variable reaches the content by
-/// [`Task::read`] and [`Task::write`], and everybody else by [`Queue::get`]. The queue forgets a variable
-/// when the last handle is dropped and the last operation that names the variable has ended.
+/// Copies are handles to the same variable. An operation that names the variable accesses the
+/// content by [`Task::read`] and [`Task::write`]; other code uses [`Queue::get`]. The queue forgets
+/// a variable when the last handle is dropped and the last operation that names the variable has
+/// ended.
 #[derive(Debug)]
 pub struct Variable<T> {
     entry: Arc<Entry>,
@@ -54,7 +55,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             let history = shared.lock().histories.remove(&self.id.index);
-            drop(history); // Without the lock: the destructor of an error is foreign code.
+            drop(history); // The lock is released first: an error's destructor is foreign code.
         }
     }
 }
@@ -92,7 +93,8 @@ impl Operation {
         self
     }
 
-    /// Sets the space whose thread runs it, by [`Policy::PerSpace`]. Others ignore the space.
+    /// Sets the space whose thread runs the operation under [`Policy::PerSpace`]. Other policies
+    /// ignore the space.
     #[must_use]
     pub const fn on(mut self, space: usize) -> Self {
         self.space = space;
@@ -112,10 +114,10 @@ impl Operation {
     }
 }
 
-/// Access of a running operation to the named variables.
+/// A running operation's access to the named variables.
 ///
 /// The operation ends when the closure has returned and the last copy of the task is dropped. So an
-/// operation may complete later on another thread, and no thread of the queue waits meanwhile.
+/// operation may complete later on another thread, and meanwhile no thread of the queue waits.
 ///
 /// ```
 /// use std::thread;
@@ -146,7 +148,7 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if the operation did not name it.
+    /// [`AccessError`] if the operation did not name the variable.
     pub fn read<'v, T>(
         &self,
         variable: &'v Variable<T>,
@@ -162,7 +164,7 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// [`AccessError`] if the operation did not name it for writing.
+    /// [`AccessError`] if the operation did not name the variable for writing.
     pub fn write<'v, T>(
         &self,
         variable: &'v Variable<T>,
@@ -210,7 +212,7 @@ impl Running {
         let is_first = matches!(*noted, None | Some(Cause::Panicked(_)));
         let unused = if is_first { noted.replace(cause) } else { Some(cause) };
         drop(noted);
-        drop(unused); // Without the lock: the destructor of an error is foreign code.
+        drop(unused); // The lock is released first: an error's destructor is foreign code.
     }
 }
 
@@ -233,7 +235,7 @@ struct Pending {
     operation: Arc<Operation>,
     /// `None` once the operation runs.
     body: Option<Body>,
-    /// Number of operations to wait for.
+    /// Number of operations that must end before.
     waits: usize,
     /// The operations that wait for this operation.
     dependents: Vec<u64>,
@@ -246,7 +248,7 @@ struct History {
     writer: Option<u64>,
     /// The operations that read the variable after the last write.
     readers: Vec<u64>,
-    /// Number of writing operations that have ended.
+    /// Number of ended operations that write the variable.
     version: u64,
     /// The error of the operation that wrote the present version.
     error: Option<OperationError>,
@@ -256,14 +258,14 @@ struct History {
 struct QueueState {
     /// By the index of the variable, as long as a handle or an operation names the variable.
     histories: HashMap<usize, History>,
-    /// Number of variables that were made.
+    /// Number of variables ever made.
     variables: usize,
     pending: HashMap<u64, Pending>,
-    /// By space: the operations that may run, the first one that was pushed on top.
+    /// For each space: the ready operations, the first pushed operation on top.
     ready: Vec<BinaryHeap<Reverse<u64>>>,
-    /// Number of operations that were pushed.
+    /// Number of pushed operations.
     pushed: u64,
-    /// Operations that failed by themselves, and that `wait_all` has not told.
+    /// Operations that failed by themselves, and that `wait_all` has not reported.
     failed: BTreeMap<u64, OperationError>,
     /// Whether a thread runs operations by [`Policy::Serial`].
     is_draining: bool,
@@ -285,17 +287,19 @@ thread_local! {
     static INSIDE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Runs operations in the background, each after those that it depends on.
+/// Runs operations in the background, each after its dependencies.
 ///
-/// The order of pushes is the serial order. A read of a variable waits for the last write before. A write
-/// waits for the last write before and for all reads since. All other operations may run in any order or
-/// at the same time. So each variable goes through the versions of a serial run, and every operation sees
-/// the versions of a serial run. Ready operations start in the order of pushes.
+/// The order of pushes is the serial order. A read of a variable waits for the last write before. A
+/// write waits for the last write before and for all reads since. All other operations may run in
+/// any order or at the same time. So each variable goes through the same versions as in a serial
+/// run, and every operation sees the versions of the serial run. Ready operations start in push
+/// order.
 ///
-/// An operation that fails or panics leaves an error in the written variables. Operations that read or
-/// write a variable with an error are skipped, and hand the error on to the variables they would write; of
-/// several errors, the error of the earliest push. An error stays until the variable is
-/// [restored](Self::restore), and reaches everybody who [waits](Self::wait_for) for the variable.
+/// An operation that fails or panics leaves an error in the written variables. Operations that read
+/// or write a variable with an error are skipped, and hand the error on to the variables they would
+/// write; if there are several errors, the error from the earliest push. An error stays until the
+/// variable is [restored](Self::restore), and every [wait](Self::wait_for) for the variable reports
+/// the error.
 ///
 /// Dropping the queue waits for all operations.
 ///
@@ -336,8 +340,8 @@ impl Queue {
         Self::on_threads(policy, |work| work())
     }
 
-    /// As [`new`](Self::new). Each thread calls `around` once, which sets the thread up for the operations
-    /// and calls the closure that runs them.
+    /// As [`new`](Self::new). Each thread calls `around` once, which sets up the thread and calls
+    /// the given closure; the closure runs the operations.
     #[must_use]
     pub fn on_threads(
         policy: Policy,
@@ -414,13 +418,13 @@ impl Queue {
         Ok(OperationId(id))
     }
 
-    /// Waits for all writes of a variable that were pushed before.
+    /// Waits for all writes to a variable that were pushed before.
     ///
     /// # Errors
     ///
-    /// [`WaitError::Operation`] if the variable has the error of an operation; so does every
-    /// other call until the variable is [restored](Self::restore). [`WaitError::Inside`] in an
-    /// operation of the queue, which would wait for itself.
+    /// [`WaitError::Operation`] if the variable has an operation's error; every later call fails,
+    /// too, until the variable is [restored](Self::restore). [`WaitError::Inside`] in an operation
+    /// in the queue, which would wait for itself.
     pub fn wait_for<T>(&self, variable: &Variable<T>) -> Result<(), WaitError> {
         let index = self.check_outside(variable.id())?;
         let mut state = self.shared.lock();
@@ -435,9 +439,9 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// [`WaitError::Operation`] for the operation that failed and was pushed first, of those that
-    /// failed since the last call: each failure is told once, and also stays in its variables.
-    /// [`WaitError::Inside`] in an operation of the queue.
+    /// [`WaitError::Operation`] for the operation that was pushed first among the failures since
+    /// the last call: each failure is reported once, and also stays in the variables.
+    /// [`WaitError::Inside`] in an operation in the queue.
     pub fn wait_all(&self) -> Result<(), WaitError> {
         while !self.wait_all_within(Duration::MAX)? {}
         Ok(())
@@ -537,7 +541,7 @@ impl Queue {
 
     /// Waits for all operations, and ends the threads. Later operations are refused.
     ///
-    /// In an operation of the queue, which cannot wait for itself, the threads end by themselves.
+    /// In an operation in the queue, which cannot wait for itself, the threads end by themselves.
     pub fn close(&self) {
         let is_inside = self.is_inside();
         let mut state = if is_inside { self.shared.lock() } else { self.shared.until_idle() };
@@ -552,7 +556,7 @@ impl Queue {
         }
     }
 
-    /// Returns the index of a variable that may be waited for.
+    /// Returns the index of a variable that the caller may wait for.
     fn check_outside(&self, variable: VariableId) -> Result<usize, WaitError> {
         if variable.queue != self.shared.id {
             return Err(WaitError::Foreign(variable));
@@ -568,7 +572,7 @@ impl Drop for Queue {
 }
 
 impl QueueState {
-    /// Adds an operation, and returns its number.
+    /// Adds an operation, and returns the operation's number.
     fn add(&mut self, operation: Operation, body: Body, queues: usize) -> u64 {
         let id = self.pushed;
         self.pushed += 1;
@@ -577,7 +581,7 @@ impl QueueState {
             let history = self.histories.entry(entry.id.index).or_default();
             before.extend(history.writer);
             if history.readers.len() > 16 {
-                // A variable that is read only must not remember all its readers.
+                // A read-only variable must not remember all readers.
                 history.readers.retain(|reader| self.pending.contains_key(reader));
             }
             history.readers.push(id);
@@ -605,12 +609,12 @@ impl QueueState {
         id
     }
 
-    /// Returns the error of the version that a variable has now.
+    /// Returns the error of a variable's present version.
     fn error(&self, variable: usize) -> Option<OperationError> {
         self.histories.get(&variable)?.error.clone()
     }
 
-    /// Returns the first error that an operation inherits from its variables.
+    /// Returns the first error that an operation inherits from the named variables.
     fn inherited(&self, operation: &Operation) -> Option<OperationError> {
         if operation.restores {
             return None;
@@ -638,7 +642,7 @@ impl Shared {
         state
     }
 
-    /// Runs operations of a space until the queue is closed.
+    /// Runs a space's operations until the queue is closed.
     fn work(self: &Arc<Self>, space: usize) {
         let mut state = self.lock();
         loop {
@@ -698,7 +702,7 @@ impl Shared {
         self.lock()
     }
 
-    /// Notes the end of an operation.
+    /// Records the end of an operation.
     fn end(&self, id: u64, operation: &Operation, error: Option<OperationError>, is_own: bool) {
         let mut state = self.lock();
         let mut replaced = Vec::new();
@@ -731,7 +735,7 @@ impl Shared {
     }
 }
 
-/// Drops a closure; a panic of a destructor ends there.
+/// Drops a closure, and catches a panic of the destructor.
 fn drop_quietly(body: Option<Body>) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
 }

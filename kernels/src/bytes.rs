@@ -1,15 +1,14 @@
-//! Bytes that stand for integers, as wider numbers and back.
+//! Converts bytes that stand for integers to wider numbers and back.
 //!
-//! Compilers take bytes out of vectors one by one here, unless they are told how to widen and narrow
-//! these.
+//! Without explicit widening and narrowing, compilers here take bytes out of vectors one by one.
 
 use rten_simd::ops::{BitOps, Extend, NarrowSaturate, NumOps, ToFloat};
 use rten_simd::{Isa, Simd};
 
-/// Elements that become bytes at a time, four vectors of any processor.
+/// Bytes per conversion: four vectors on any processor.
 pub(crate) const SOME: usize = 64;
-/// 2²³ + 2²². The numbers next to it are the integers: the lowest bits of a sum with it are an integer,
-/// in two's complement, rounded to the nearest one with ties to even.
+/// 2²³ + 2²². The neighboring numbers are the integers: the lowest bits of `x + MIDDLE` are an
+/// integer, in two's complement, rounded to the nearest with ties to even.
 pub(crate) const MIDDLE: f32 = 12_582_912.0;
 
 /// The integers that bytes stand for.
@@ -17,7 +16,7 @@ pub(crate) const MIDDLE: f32 = 12_582_912.0;
 pub struct Encoding {
     /// Whether a byte is a signed integer, in two's complement.
     pub is_signed: bool,
-    /// The integer that stands for zero; of the byte's range.
+    /// The integer that stands for zero, within the byte's range.
     pub zero: i16,
 }
 
@@ -28,8 +27,8 @@ impl Encoding {
         (f32::from(low - self.zero), f32::from(high - self.zero))
     }
 
-    /// Returns the bits to change so that a byte is unsigned, and the integer that then stands for zero:
-    /// a signed byte with its highest bit changed is larger by 128.
+    /// Returns the bits to change such that a byte is unsigned, and the integer that then stands
+    /// for zero: a signed byte with the highest bit changed is larger by 128.
     #[inline(always)]
     pub(crate) fn unsigned(self) -> (u8, i16) {
         if self.is_signed { (0x80, self.zero + 128) } else { (0, self.zero) }
@@ -52,11 +51,11 @@ impl Encoding {
         }
     }
 
-    /// Writes a vector of bytes as four vectors of numbers.
+    /// Writes a byte vector as four number vectors.
     #[inline(always)]
     fn some_singles<I: Isa>(self, isa: I, source: &[u8], target: &mut [f32]) {
         let (bytes, shorts, ints, ops) = (isa.i8(), isa.i16(), isa.i32(), isa.f32());
-        // An unsigned byte with its highest bit changed is signed, and smaller by 128.
+        // An unsigned byte with the highest bit changed is signed, and smaller by 128.
         let (flip, less) = if self.is_signed { (0, 0) } else { (0x80, 128) };
         let zero = ints.splat(i32::from(self.zero - less));
         let signed = isa.u8().xor(isa.u8().load(source), isa.u8().splat(flip)).reinterpret_cast();

@@ -1,4 +1,4 @@
-//! Chains of elementwise functions: one pass over memory, whatever the number of functions.
+//! Chains of elementwise functions: one pass over memory, for any number of functions.
 //!
 //! A chain is a short program over registers of 512 elements, which stay in a first-level
 //! cache. Operands are broadcast as in NumPy.
@@ -15,18 +15,18 @@ use crate::raw::{Elements, Kind, look_up};
 use crate::table::CODES;
 use crate::team::{Team, even, ranges};
 
-/// Elements of a register.
+/// Elements per register.
 const BLOCK: usize = 512;
 /// Cycles that a block takes whose results are looked up.
 const LOOKUP: usize = BLOCK;
-/// Number of registers.
+/// Register count.
 pub const REGISTERS: usize = 8;
-/// Dimensions of a loop, at most, after those that can be walked as one are merged.
+/// Most dimensions in a loop, after dimensions that can be walked as one are merged.
 const DIMENSIONS: usize = 6;
-/// Operands of a chain that are arrays, at most.
+/// Most arrays among a chain's operands.
 pub const OPERANDS: usize = 8;
 
-/// A function of up to three numbers.
+/// A function with up to three arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Function {
@@ -56,12 +56,12 @@ pub enum Function {
     Erf,
     /// `a`
     Copy,
-    /// `a * b + c`, rounded once where the processor has an instruction for it.
+    /// `a * b + c`, rounded once where the processor has such an instruction.
     MulAdd,
 }
 
 impl Function {
-    /// Returns the function of a name in lower case.
+    /// Returns the function with a lower-case name.
     pub fn of_name(name: &str) -> Option<Self> {
         Some(match name {
             "add" => Self::Add,
@@ -83,16 +83,16 @@ impl Function {
     }
 }
 
-/// An argument of a function.
+/// A function argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Argument {
-    /// The number of a register.
+    /// A register number.
     Register(usize),
     /// A constant.
     Number(f32),
 }
 
-/// One step of a chain.
+/// A step in a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
     /// Loads an operand into a register.
@@ -106,14 +106,14 @@ pub enum Step {
     Apply {
         /// The function.
         function: Function,
-        /// Its arguments, of which those behind its last one are not read.
+        /// The arguments; arguments behind the function's last are not read.
         arguments: [Argument; 3],
-        /// The register of the result, which is not an argument.
+        /// The result register, which is not an argument.
         to: usize,
     },
 }
 
-/// Dimensions, and the steps of every operand along them.
+/// Dimensions, and every operand's steps along the dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Loop {
     count: usize,
@@ -122,17 +122,17 @@ struct Loop {
     steps: [[usize; DIMENSIONS]; OPERANDS + 1],
 }
 
-/// A program, and the dimensions of its operands.
+/// A program with the operand dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
     steps: Vec<Step>,
-    /// The register of the result.
+    /// The result register.
     result: usize,
     operands: usize,
     walk: Loop,
     /// About how many cycles a block takes.
     cycles: usize,
-    /// Per byte of the only operand, that of the result.
+    /// For each byte of the only operand: the result byte.
     table: Option<Table>,
 }
 
@@ -145,7 +145,7 @@ impl Chain {
     /// # Arguments
     ///
     /// * `result`: the register that is written to memory.
-    /// * `shape`: that of the result, to which operands are broadcast.
+    /// * `shape`: the result shape, to which operands are broadcast.
     /// * `strides`: per operand, and for the result at last, elements from one index of a dimension to
     ///   the next.
     ///
@@ -187,12 +187,12 @@ impl Chain {
         Ok(Self { steps, result, operands, walk, cycles, table: None })
     }
 
-    /// Returns a chain whose results are looked up, if that is faster: where its only operand and its
-    /// result are bytes, there are no more than 256 results, which are computed here.
+    /// Returns a chain whose results are looked up, if that is faster: if the only operand and the
+    /// result are bytes, at most 256 results exist, which are computed here.
     ///
     /// # Arguments
     ///
-    /// * `operand`, `result`: the kinds of elements of a run.
+    /// * `operand`, `result`: the element kinds in a run.
     #[must_use]
     pub fn tabulated(mut self, operand: Kind, result: Kind) -> Self {
         let are_bytes = operand != Kind::Single && result != Kind::Single;
@@ -216,8 +216,8 @@ impl Chain {
         self
     }
 
-    /// Computes all elements of the result in order. It may be the memory of an operand with the same
-    /// strides, or begin before the memory of a contiguous one with wider elements.
+    /// Computes all result elements in order. The result may be the memory of an operand with the
+    /// same strides, or begin before the memory of a contiguous operand with wider elements.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ impl Chain {
         let blocks = inner.div_ceil(BLOCK);
         let cycles = outer * blocks * self.cycles;
         let by_rows = outer > blocks;
-        // A result that is written over elements of another size must follow what was read.
+        // A result that is written over elements with another size must follow the read elements.
         let is_ordered = !operands.iter().all(|operand| operand.is_same_or_apart(output));
         let (count, unit) = if by_rows { (outer, 1) } else { (blocks, BLOCK) };
         let output = *output;
@@ -242,7 +242,7 @@ impl Chain {
             let some = some.start * unit..some.end * unit;
             if by_rows { (some, 0..inner) } else { (0..outer, some.start..inner.min(some.end)) }
         });
-        // Each element of the result is read and written in one part.
+        // Each result element is read and written in a single part.
         team.run(parts, &mut [], |(rows, columns), _| {
             ChainPass { chain: self, operands, output, rows, columns }.dispatch();
         });
@@ -276,7 +276,7 @@ fn merged(shape: &[usize], strides: &[Vec<usize>]) -> Result<Loop> {
             steps.iter().all(|&step| step <= 1) && steps.last() == Some(&1)
         })
     };
-    // A last dimension of one element is dense, however far apart the elements of others are.
+    // A last dimension with one element is dense, whatever its stride.
     if all.is_empty() || (shape.last() == Some(&1) && !is_dense(&all)) {
         all.push((1, vec![1; strides.len()]));
     }
@@ -295,7 +295,7 @@ fn merged(shape: &[usize], strides: &[Vec<usize>]) -> Result<Loop> {
 }
 
 impl Step {
-    /// Returns about how many cycles a block of elements takes.
+    /// Returns an estimate of the cycles per block.
     fn cycles(&self) -> usize {
         let each = match self {
             Self::Apply {
@@ -309,14 +309,14 @@ impl Step {
 }
 
 impl Loop {
-    /// Returns the number of rows, and the elements of each.
+    /// Returns the row count, and the elements per row.
     fn rows(&self) -> (usize, usize) {
         let outer = self.count - 1;
         (self.sizes[..outer].iter().product(), self.sizes[outer])
     }
 }
 
-/// A run of a chain over some rows, and some elements of each.
+/// A chain run over some rows, and some elements per row.
 struct ChainPass<'a, 'm> {
     chain: &'a Chain,
     operands: &'a [Elements<'m>],
@@ -393,7 +393,7 @@ impl SimdOp for ChainPass<'_, '_> {
     }
 }
 
-/// The elements of an argument.
+/// The elements behind an argument.
 #[derive(Clone, Copy)]
 enum ArgumentSource<'a> {
     Register(&'a [f32; BLOCK]),
@@ -401,7 +401,7 @@ enum ArgumentSource<'a> {
 }
 
 impl ArgumentSource<'_> {
-    /// Returns some of the elements.
+    /// Returns some elements.
     #[inline(always)]
     fn load<I: Isa>(self, isa: I, at: usize) -> I::F32 {
         match self {
@@ -411,7 +411,7 @@ impl ArgumentSource<'_> {
     }
 }
 
-/// Applies a function to the first elements of registers.
+/// Applies a function to the first elements in registers.
 #[inline(always)]
 fn apply<I: Isa>(
     isa: I,
@@ -556,10 +556,10 @@ const ERF: [f32; 7] = [
 
 /// Returns the error function as tanh(x·P(x²)).
 ///
-/// The two have the same symmetry and almost the same shape, so *P* is a short polynomial, fitted to
-/// atanh(erf(x))/x on (0, 3.6] with the weight that equalizes the error of the result, which is
-/// 1.6e-7 with all roundings. *P* grows beyond the fitted range. The error function of `rten_vecmath` has an
-/// absolute error of 6.6e-7 near zero, where the function itself is small.
+/// Both functions have the same symmetry and almost the same shape, so *P* is a short polynomial,
+/// fitted to atanh(erf(x))/x on (0, 3.6] with the weight that equalizes the result error, which is
+/// 1.6e-7 with all roundings. *P* grows beyond the fitted range. The error function in
+/// `rten_vecmath` has an absolute error of 6.6e-7 near zero, where the function itself is small.
 #[inline(always)]
 fn erf<I: Isa>(isa: I, x: I::F32) -> I::F32 {
     let ops = isa.f32();

@@ -1,10 +1,10 @@
-//! Convolution as a matrix product whose right operand is made a part at a time.
+//! Convolution as a matrix product whose right operand is made one part at a time.
 //!
-//! Either the columns of the unrolled image (im2col) are written to scratch memory for [`COLUMNS`]
-//! positions and some rows at once, and multiplied from there while they are in cache. Or some
-//! channels are copied into a frame of zeros, where the elements under a tap at successive
-//! positions lie side by side ([`Frame`]): each element is copied once and not once per tap. Terms
-//! are added in the same order.
+//! There are two forms. Either the unrolled image (im2col) is written to scratch memory for
+//! [`COLUMNS`] positions and some rows at once, and multiplied while in cache. Or some channels are
+//! copied into a frame with zeros, where the elements under a tap at successive positions lie side
+//! by side ([`Frame`]): each element is copied once and not once per tap. Both forms add terms in
+//! the same order.
 
 use std::ops::Range;
 
@@ -27,27 +27,27 @@ use crate::tile::{
     next_vectors, panel_rows, tile_vectors,
 };
 
-/// Rows of the unrolled image that are unrolled at a time, at most.
+/// Most rows that are unrolled at a time.
 const DEPTH: usize = 384;
-/// Elements of an image in a frame, at most: with them, weights fit a first-level cache.
+/// Most image elements in a frame: beside so many, weights still fit the cache.
 const FRAMED: usize = 28_672;
-/// Parts into which the rows of a result may be cut.
+/// Most parts into which the result rows may be cut.
 const MOST_BANDS: usize = 32;
 /// Weights that stay in a second-level cache while all positions are worked on.
 const CACHED: usize = 1 << 18;
 
-/// Returns the number of elements of [`packed_weights`].
+/// Returns the length of the [`packed_weights`].
 pub fn packed_weights_len(groups: usize, fan_out: usize, depth: usize) -> usize {
     groups * fan_out.next_multiple_of(panel_rows()) * depth
 }
 
-/// Writes weights in the order in which they are read: per group panels of a few outputs, eight where
-/// a processor has 32 registers, otherwise six, in each one row per element of a window. Outputs that
-/// fill up a panel are zero.
+/// Writes weights in reading order: per group, panels with a few outputs, eight if a processor has
+/// 32 registers, otherwise six. A panel has one row per window element. Outputs that fill up a
+/// panel are zero.
 ///
 /// # Errors
 ///
-/// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
+/// [`Error::WrongSize`](crate::Error::WrongSize) if an operand has the wrong size.
 pub fn packed_weights(
     weights: &[f32],
     groups: usize,
@@ -78,15 +78,16 @@ pub fn packed_weights(
 }
 
 impl Conv {
-    /// Returns the fastest way within some elements of scratch memory, at least [`COLUMNS`].
+    /// Returns the fastest way within so many scratch elements, at least [`COLUMNS`].
     ///
-    /// It is that of a processor with AVX-512, on every processor: plans, which depend on it, are the
-    /// same everywhere. [`Conv::schedule`] looks for the fastest way on this one.
+    /// The way is fastest on a processor with AVX-512, whatever the processor here, since plans,
+    /// which depend on the way, are the same everywhere. [`Conv::schedule`] finds the fastest way
+    /// on this processor.
     pub fn way(&self, room: usize) -> Way {
         self.fastest(room, false)
     }
 
-    /// Returns the fastest way within some elements of scratch memory.
+    /// Returns the fastest way within so many scratch elements.
     ///
     /// # Arguments
     ///
@@ -120,7 +121,7 @@ impl Conv {
     fn frames(&self, room: usize, copies: bool) -> impl Iterator<Item = Frame> {
         let rows = self.window.rows.out;
         let most = if self.window.is_identity() { 0 } else { rows.min(MOST_BANDS) };
-        // Copied columns are multiplied by weights that fit a cache, whatever the frame.
+        // Copied columns are multiplied by weights that fit a cache, for any frame.
         let fan_out = if copies { 1 } else { self.fan_out };
         (1..=most).filter_map(move |bands| {
             let counts = (self.fan_in, fan_out);
@@ -146,14 +147,14 @@ impl Conv {
         depth * (blocks * (24 + strided) + (blocks + self.window.rows.out) * 9) + product
     }
 
-    /// Returns the elements of scratch memory with which a run is fastest. With fewer, at least
-    /// [`COLUMNS`], it works on smaller parts at a time; the result has the same bits.
+    /// Returns the scratch elements for the fastest run. With fewer, at least [`COLUMNS`], a run
+    /// works on smaller parts at a time; the result has the same bits.
     pub fn scratch_len(&self) -> usize {
         self.way(FRAMED.max(COLUMNS * DEPTH)).scratch_len()
     }
 
-    /// Returns how some threads compute the convolution of some images fastest, each within some
-    /// elements of scratch memory, at least [`COLUMNS`].
+    /// Returns the fastest way for some threads to compute the convolution of some images, each
+    /// thread within so many scratch elements, at least [`COLUMNS`].
     pub fn schedule(&self, images: usize, room: usize, threads: usize) -> Schedule {
         let way = self.fastest(room, self.copies());
         let cycles = way.cycles.saturating_mul(self.groups * images);
@@ -165,15 +166,15 @@ impl Conv {
     ///
     /// # Arguments
     ///
-    /// * `weights`: those of [`packed_weights`].
-    /// * `bias`: one number per channel of the result.
-    /// * `start`: numbers that are added, one per element of the result.
+    /// * `weights`: packed by [`packed_weights`].
+    /// * `bias`: one number per result channel.
+    /// * `start`: numbers to add, one per result element.
     /// * `bounds`: results below the first or above the second become that number.
     /// * `scratch`: as much as the schedule is for, and each helper of the team has as much.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
+    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand has the wrong size.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
@@ -210,7 +211,7 @@ impl Conv {
         match schedule.cut {
             None => whole.run(schedule.form, scratch),
             Some(cut) => team.run(Parts::new(whole, cut, images), scratch, |part, scratch| {
-                // Another part of the columns has another frame.
+                // Another column part has another frame.
                 let way = part.conv.fastest(schedule.room, part.conv.copies());
                 part.run(way.form, scratch);
             }),
@@ -243,11 +244,11 @@ impl ConvPart<'_> {
     }
 }
 
-/// The way to compute a convolution, and its division among threads.
+/// The way to compute a convolution, and the division among threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     form: ProductForm,
-    /// Elements of scratch memory that it is for.
+    /// Scratch elements that the schedule assumes.
     room: usize,
     cut: Option<Cut>,
 }
@@ -260,7 +261,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Returns the elements of scratch memory that it needs.
+    /// Returns the scratch elements that the schedule needs.
     pub fn scratch_len(&self) -> usize {
         match self.form {
             ProductForm::Unrolled(rows) => COLUMNS * rows,
@@ -268,23 +269,23 @@ impl Way {
         }
     }
 
-    /// Returns about how many cycles of a processor with AVX-512 the product of one group takes, if
-    /// its operands are in cache.
+    /// Returns an estimate of the cycles for one group's product on a processor with AVX-512, with
+    /// operands in cache.
     pub fn cycles(&self) -> usize {
         self.cycles
     }
 }
 
-/// The form of the right operand of the product.
+/// The form for the product's right operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProductForm {
-    /// Some rows of the unrolled image, for a few positions.
+    /// So many rows of the unrolled image, for a few positions.
     Unrolled(usize),
-    /// Some channels of the image, in a frame of zeros.
+    /// Some image channels, in a frame with zeros.
     Framed(Frame),
 }
 
-/// The product of the weights of a group and its unrolled image.
+/// The product between a group's weights and unrolled image.
 struct GroupProduct<'a, 'i, 'o> {
     conv: &'a Conv,
     form: ProductForm,
@@ -329,7 +330,7 @@ impl SimdOp for GroupProduct<'_, '_, '_> {
     }
 }
 
-/// Adds the products of some rows of the unrolled image to the results at some positions.
+/// Adds the products for some unrolled rows to the results at some positions.
 #[inline(always)]
 fn unrolled<I: Isa>(
     isa: I,
@@ -412,7 +413,7 @@ struct ColumnTile<'r> {
     runs: &'r [Run],
 }
 
-/// The weights of a group, and its result.
+/// A group's weights and result.
 struct WeightedGroup<'a, 'i, 'o> {
     conv: &'a Conv,
     weights: &'a [f32],
@@ -426,11 +427,11 @@ impl<'a> WeightedGroup<'a, '_, '_> {
         !is_wide(isa) && self.conv.fan_out > copied::FEW
     }
 
-    /// Adds the products of all weights and the columns of a tile.
+    /// Adds the products of all weights and a tile's columns.
     ///
     /// # Arguments
     ///
-    /// * `rows`: those of the operand, of all rows.
+    /// * `rows`: the operand's rows in all passes.
     #[inline(always)]
     fn add<I: Isa>(
         &mut self,
@@ -446,7 +447,7 @@ impl<'a> WeightedGroup<'a, '_, '_> {
         }
     }
 
-    /// Returns some rows of a panel of weights, and where its results go.
+    /// Returns some rows of a weight panel, and the place for the results.
     #[inline(always)]
     fn panel<'r>(
         &self,
@@ -462,12 +463,12 @@ impl<'a> WeightedGroup<'a, '_, '_> {
         (weights, Place { channel: first, made, runs, pass })
     }
 
-    /// Adds the products of all weights and columns that are copied for a tile at a time.
+    /// Adds the products of all weights and columns that are copied tile by tile.
     ///
     /// # Arguments
     ///
-    /// * `rows`: those of the operand, of all rows.
-    /// * `positions`: those of its columns, of the result.
+    /// * `rows`: the operand's rows in all passes.
+    /// * `positions`: the result positions for the operand's columns.
     #[inline(always)]
     fn add_copied<I: Isa>(
         &mut self,

@@ -1,11 +1,11 @@
-//! The shape of a convolution, and its operands.
+//! The shape of a convolution, and the operands.
 
 use crate::error::{Error, Result};
 use crate::pack::Sliding;
 use crate::raw::Planes;
 use crate::tile::panel_rows;
 
-/// The sizes of a convolution.
+/// Convolution sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv {
     pub(crate) window: Sliding,
@@ -15,7 +15,7 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// Returns a convolution of `groups` groups, each from `fan_in` channels to `fan_out`.
+    /// Returns a convolution with `groups` groups, each from `fan_in` channels to `fan_out`.
     ///
     /// # Errors
     ///
@@ -30,18 +30,18 @@ impl Conv {
         Ok(Self { window, groups, fan_in, fan_out })
     }
 
-    /// Returns the number of rows of the unrolled image of one group.
+    /// Returns the unrolled rows per group.
     pub fn depth(&self) -> usize {
         self.fan_in * self.window.taps()
     }
 }
 
-/// What a product is added to.
+/// The numbers that a product is added to.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'m> {
     /// Nothing.
     Nothing,
-    /// What the memory of the result holds.
+    /// The numbers in the result's memory.
     Result,
     /// As many numbers as the result has.
     Numbers(Planes<'m>),

@@ -1,9 +1,9 @@
-//! Columns of a product that are copied side by side, for a processor with 16 registers.
+//! Product columns that are copied side by side, for a processor with 16 registers.
 //!
-//! Such a processor has registers for a tile of six rows and two vectors, which reads its operands
-//! more often than a larger one. So the columns of a tile are copied into a first-level cache, where
-//! they stay while all rows of weights are multiplied by them: the packing of "Anatomy of
-//! High-Performance Matrix Multiplication" (Goto and van de Geijn, 2008).
+//! Such a processor has registers for a tile with six rows and two vectors, which reads operands
+//! more often than a larger tile. So a tile's columns are copied into a first-level cache, and stay
+//! there while all weight rows are multiplied by them: the packing in "Anatomy of High-Performance
+//! Matrix Multiplication" (Goto and van de Geijn, 2008).
 
 use std::ops::Range;
 
@@ -15,18 +15,18 @@ use crate::product::{Framed, Made, Pass, Place, Unrolled};
 use crate::raw::load_part;
 use crate::tile::{COLUMNS, COPIED_COLUMNS, COPIED_ROWS, FEW_ROWS, FEW_VECTORS};
 
-/// Rows of weights that are not worth a copy of the columns.
+/// So few weight rows are not worth a copy of the columns.
 pub(crate) const FEW: usize = FEW_ROWS;
 
-/// A row of a tile.
+/// A tile row.
 type TileRow = [f32; COPIED_COLUMNS];
-/// The columns of one tile.
+/// A tile's columns.
 pub(crate) type Copied<'a> = Unrolled<'a, COPIED_COLUMNS>;
 
 /// A right operand whose columns can be copied.
 pub(crate) trait Copiable {
-    /// Writes some successive columns of some rows, [`COPIED_COLUMNS`] elements from row to row; elements
-    /// behind them, and of a row behind the last, have any value then.
+    /// Writes successive columns of some rows, with a row pitch of [`COPIED_COLUMNS`] elements.
+    /// Elements behind the columns, and in a row behind the last, are undefined afterwards.
     fn copy<I: Isa>(&self, isa: I, rows: Range<usize>, at: usize, count: usize, target: &mut [f32]);
 }
 
@@ -40,7 +40,8 @@ impl Memory {
         Self([[0.0; COPIED_COLUMNS]; COPIED_ROWS + 1])
     }
 
-    /// Copies `count` columns of some rows, at most [`COPIED_COLUMNS`] of at most [`COPIED_ROWS`].
+    /// Copies `count` columns of some rows, at most [`COPIED_COLUMNS`] columns and [`COPIED_ROWS`]
+    /// rows.
     #[inline(always)]
     pub(crate) fn fill<I: Isa>(
         &mut self,
@@ -55,7 +56,8 @@ impl Memory {
         self.part(0, depth)
     }
 
-    /// Does the same from a row of the memory on. What is there behind these rows is lost.
+    /// Copies as [`Self::fill`] does, from a row of the memory on. Content behind these rows is
+    /// lost.
     #[inline(always)]
     pub(crate) fn fill_from<I: Isa>(
         &mut self,
@@ -70,7 +72,7 @@ impl Memory {
         columns.copy(isa, rows, at, count, target.as_flattened_mut());
     }
 
-    /// Returns some rows of the memory.
+    /// Returns some rows in the memory.
     #[inline(always)]
     pub(crate) fn part(&self, first: usize, depth: usize) -> Copied<'_> {
         Unrolled(&self.0[first..first + depth])
@@ -109,7 +111,7 @@ impl Copiable for Framed<'_> {
         count: usize,
         target: &mut [f32],
     ) {
-        // Where positions of each row of the result lie in the frame, and in the tile.
+        // The places of each result row's positions in the frame, and in the tile.
         let mut pieces = [(0, 0); COPIED_COLUMNS];
         let mut len = 0;
         let mut lane = 0;
@@ -119,7 +121,7 @@ impl Copiable for Framed<'_> {
             len += 1;
             lane += self.width - column;
         }
-        // Of one and of two pieces the compiler knows the number.
+        // With one and with two pieces the compiler knows the number.
         match &pieces[..len] {
             [piece] => self.copy_pieces(isa, rows, &[*piece], target),
             [first, second] => self.copy_pieces(isa, rows, &[*first, *second], target),
@@ -129,8 +131,8 @@ impl Copiable for Framed<'_> {
 }
 
 impl Framed<'_> {
-    /// Writes pieces of some rows, each a lane of the tile and an element of a part of a frame.
-    /// What a piece writes behind its end is overwritten by the next one.
+    /// Writes pieces of some rows, each a tile lane and an element in a frame part. The next piece
+    /// overwrites elements behind the end of a piece.
     #[inline(always)]
     fn copy_pieces<I: Isa>(
         &self,
@@ -162,7 +164,7 @@ impl Framed<'_> {
     }
 }
 
-/// The channels of an image, where a window has one element.
+/// An image's channels, for a window with one element.
 pub(crate) struct Whole<'c, 'a, 'i>(pub(crate) &'c Channels<'a, 'i>);
 
 impl Copiable for Whole<'_, '_, '_> {
@@ -192,21 +194,21 @@ impl Copiable for Whole<'_, '_, '_> {
     }
 }
 
-/// The products of panels of weights and the columns of a tile, all of whose sums are results.
+/// The products of weight panels and a tile's columns, where all sums are results.
 ///
-/// It is a function of its own, as [`Panel`] is: between the loads and stores of other tiles the
-/// compiler would keep numbers in registers which the sums need, and a sum in memory halves the rate.
+/// A separate function, as in [`Panel`]: between the loads and stores of other tiles the compiler
+/// would keep numbers in registers which the sums need, and a sum in memory halves the rate.
 pub(crate) struct WholePanels<'p, 'a, 'i, 'o> {
-    /// Those of whole panels, one after another.
+    /// Weights in whole panels, one panel after another.
     pub(crate) weights: &'p [f32],
-    /// Rows of each panel.
+    /// Rows per panel.
     pub(crate) depth: usize,
     /// The first row that counts.
     pub(crate) row: usize,
     pub(crate) columns: &'p Copied<'p>,
     /// The first channel.
     pub(crate) channel: usize,
-    /// The first element of a plane of the result.
+    /// The first element in a result plane.
     pub(crate) at: usize,
     pub(crate) pass: Pass,
     pub(crate) result: &'p mut Made<'a, 'i, 'o>,
@@ -227,7 +229,7 @@ impl SimdOp for WholePanels<'_, '_, '_, '_> {
     }
 }
 
-/// The product of a panel of weights and the columns of a tile.
+/// The product of a weight panel and a tile's columns.
 pub(crate) struct Panel<'p, 'a, 'i, 'o> {
     pub(crate) weights: &'p [f32],
     pub(crate) columns: &'p Copied<'p>,

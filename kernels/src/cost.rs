@@ -2,7 +2,7 @@
 
 use crate::tile::{COPIED_COLUMNS, COPIED_ROWS, COPIED_WEIGHTS, FEW_ROWS, ROWS};
 
-/// Returns about how many cycles a product takes: vectors of columns by rows of weights.
+/// Returns an estimate of the cycles for a product of column vectors and weight rows.
 pub(crate) fn product_cycles(vectors: usize, rows: usize, depth: usize, passes: usize) -> usize {
     let halves = rows.div_ceil(ROWS / 2);
     // Two multiplications per cycle. Each pass loads and stores the sums, and begins to read weights
@@ -10,12 +10,12 @@ pub(crate) fn product_cycles(vectors: usize, rows: usize, depth: usize, passes: 
     vectors * halves * (depth * 2 + passes * 48) + passes * halves * 100
 }
 
-/// Returns about how many cycles a product takes: as if a processor with AVX-512 took half of the
-/// time of this one, as [`product_cycles`]counts them.
+/// Returns an estimate of the cycles for a product with copied columns. The unit is that of
+/// [`product_cycles`]: a processor with AVX-512 takes half the time of this processor.
 ///
 /// # Arguments
 ///
-/// * `passes`: parts of the rows of the operand.
+/// * `passes`: parts of the operand's rows.
 /// * `pieces`: pieces of a row from which a tile is copied.
 pub(crate) fn copied_cycles(
     positions: usize,
@@ -30,7 +30,7 @@ pub(crate) fn copied_cycles(
     let parts = (panels * depth.div_ceil(passes) * FEW_ROWS).div_ceil(COPIED_WEIGHTS);
     // Twelve multiplications per row, two at a time, and twelve loads and stores of sums per pass.
     let product = panels * (depth * 3 + passes * 24);
-    // Weights come from a third-level cache, where other parts find them as well.
+    // Weights come from a third-level cache, where other parts find the weights as well.
     let read = fan_out * depth / 4;
     positions.div_ceil(COPIED_COLUMNS) * (product + parts * depth * (1 + pieces)) + read
 }

@@ -11,11 +11,11 @@ use crate::pack::{Sliding, every_second};
 use crate::raw::{Axis, Planes, PlanesMut, add_products, add_row, load_part, store_part};
 use crate::team::{Team, even, ranges};
 
-/// Vectors of results of one row that are made at a time, at most.
+/// Most result vectors in one row that are made at a time.
 const VECTORS: usize = 2;
-/// Rows of results that are made at a time.
+/// Result rows that are made at a time.
 const ROWS: usize = 4;
-/// The same where they are one vector, if there are so many; and of small planes.
+/// The same if each row is a single vector, if there are so many rows; and for small planes.
 const MANY_ROWS: usize = 7;
 const SMALL_ROWS: usize = 3;
 /// Elements behind each row of the padded plane, which the widest vector may reach.
@@ -30,7 +30,7 @@ pub struct Depthwise {
 }
 
 impl Depthwise {
-    /// Returns a convolution of each of some channels to `fan_out` channels.
+    /// Returns a convolution from each of some channels to `fan_out` channels.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl Depthwise {
         Ok(made)
     }
 
-    /// Returns the elements of scratch memory that a run needs: those of one padded plane.
+    /// Returns the scratch elements for a run: a padded plane.
     pub fn scratch_len(&self) -> usize {
         self.padded_len().unwrap_or(usize::MAX)
     }
@@ -65,7 +65,7 @@ impl Depthwise {
         self.height().checked_mul(self.pitch())
     }
 
-    /// Returns the rows of the padded plane.
+    /// Returns the rows in the padded plane.
     fn height(&self) -> usize {
         let side = &self.window.rows;
         (side.out - 1) * side.stride + (side.kernel - 1) * side.dilation + 1
@@ -83,20 +83,20 @@ impl Depthwise {
         self.phase() * self.window.columns.stride
     }
 
-    /// Computes the convolution, plane by plane: no slice of the image is in use while results are
-    /// written. So the result may lie in the memory of the image, if no plane of it overlaps one of
-    /// the image that is read later.
+    /// Computes the convolution, plane by plane: no image slice is in use while results are
+    /// written. So the result may lie in the image's memory, if no result plane overlaps an image
+    /// plane that is read later.
     ///
     /// # Arguments
     ///
-    /// * `weights`: one window per channel of the result.
-    /// * `bias`: one number per channel of the result.
+    /// * `weights`: one window per result channel.
+    /// * `bias`: one number per result channel.
     /// * `bounds`: results below the first or above the second become that number.
-    /// * `scratch`: see [`Depthwise::scratch_len`]; each helper of the team has as much.
+    /// * `scratch`: see [`Depthwise::scratch_len`]; each helper in the team has as much.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand has the wrong size.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
@@ -162,7 +162,7 @@ impl SimdOp for DepthwiseSweep<'_, '_> {
         let taps = sizes.window.taps();
         let offsets = sizes.offsets();
         let scratch = &mut scratch[..sizes.scratch_len()];
-        // What lies around the image is zero for all planes.
+        // The padding is zero for all planes.
         scratch.fill(0.0);
         for n in 0..image.counts()[0] {
             for channel in 0..sizes.channels {
@@ -181,7 +181,7 @@ impl SimdOp for DepthwiseSweep<'_, '_> {
 /// See [`Depthwise::offsets`].
 pub(crate) type Offsets = [usize; 64];
 
-/// The window of one channel of the result.
+/// The window for one result channel.
 pub(crate) struct WeightedWindow<'a> {
     pub(crate) weights: &'a [f32],
     pub(crate) offsets: &'a Offsets,
@@ -190,8 +190,8 @@ pub(crate) struct WeightedWindow<'a> {
 }
 
 impl Depthwise {
-    /// Returns the distance in the padded plane of the element that a weight of the window multiplies
-    /// for the first result.
+    /// Returns the distance in the padded plane of the element that a window weight multiplies for
+    /// the first result.
     fn offset(&self, tap: usize) -> usize {
         let (rows, columns) = (&self.window.rows, &self.window.columns);
         let (row, column) = (tap / columns.kernel, tap % columns.kernel * columns.dilation);
@@ -199,13 +199,13 @@ impl Depthwise {
         row * rows.dilation * self.pitch() + beside
     }
 
-    /// Returns the first of these [distances](Self::offset), which are divisions.
+    /// Returns the first of these [distances](Self::offset), which take divisions.
     pub(crate) fn offsets(&self) -> Offsets {
         let taps = self.window.taps();
         array::from_fn(|tap| if tap < taps { self.offset(tap) } else { 0 })
     }
 
-    /// Makes one plane of the result from a padded plane.
+    /// Makes a result plane from a padded plane.
     pub(crate) fn plane(
         &self,
         padded: &[f32],
@@ -225,9 +225,9 @@ impl Depthwise {
         }
     }
 
-    /// Copies a row of a plane into its frame, if windows reach it. Columns of equal remainder modulo
-    /// the stride are put beside each other, so that the elements under a tap at successive positions
-    /// are contiguous.
+    /// Copies a plane's row into the frame, if windows reach the row. Columns with equal remainder
+    /// modulo the stride are put beside each other, so that the elements under a tap at successive
+    /// positions are contiguous.
     #[inline(always)]
     pub(crate) fn pad_row<I: Isa>(&self, isa: I, y: usize, line: &[f32], padded: &mut [f32]) {
         let ops = isa.f32();
@@ -250,7 +250,7 @@ impl Depthwise {
             return;
         }
         for remainder in 0..stride {
-            // The first column of the image that belongs to this part of the frame.
+            // The first image column in this part of the frame.
             let first = (remainder + stride - columns.before % stride) % stride;
             let start = remainder * phase + (columns.before + first) / stride;
             if stride == 2 {
@@ -266,7 +266,7 @@ impl Depthwise {
     }
 }
 
-/// One plane of the result.
+/// A result plane.
 struct Plane<'a> {
     sizes: &'a Depthwise,
     padded: &'a [f32],
@@ -274,8 +274,8 @@ struct Plane<'a> {
     bounds: (f32, f32),
 }
 
-/// Makes one plane. An operation of its own: compilers take a minute for every operation that these
-/// loops are inlined into.
+/// Makes one plane. A separate operation: compilers take a minute for every operation into which
+/// these loops are inlined.
 struct PlaneSums<'a> {
     plane: Plane<'a>,
     output: &'a mut [f32],
@@ -323,7 +323,7 @@ impl Plane<'_> {
                 continue;
             }
             for row in (0..rows.out).step_by(some) {
-                // The last rows may be made twice, which is faster than one by one.
+                // The last rows may be made twice, which is faster than row by row.
                 let row = row.min(rows.out - some);
                 if !is_single {
                     self.tile::<I, ROWS, VECTORS>(isa, taps, row, at, output);
@@ -338,7 +338,7 @@ impl Plane<'_> {
         }
     }
 
-    /// Makes `V` vectors of each of `R` rows of the result.
+    /// Makes `V` vectors in each of `R` result rows.
     #[inline(always)]
     fn tile<I: Isa, const R: usize, const V: usize>(
         &self,
@@ -368,7 +368,7 @@ impl Plane<'_> {
         }
     }
 
-    /// Returns the distance of the element that a weight multiplies: see [`Depthwise::offset`].
+    /// Returns the distance to the element that a weight multiplies: see [`Depthwise::offset`].
     #[inline(always)]
     fn offset(&self, tap: usize) -> usize {
         let known = self.window.offsets.get(tap);
@@ -376,10 +376,9 @@ impl Plane<'_> {
     }
 }
 
-/// How the elements under a window are added up. The order of the terms of a sum is the same in all
-/// tiles.
+/// Adds up the elements under a window. All tiles add a sum's terms in the same order.
 trait Taps {
-    /// Adds all products of a tile, whose padded plane begins with its first element.
+    /// Adds all products in a tile, whose padded plane begins with the tile's first element.
     fn add<I: Isa, const R: usize, const V: usize>(
         &self,
         isa: I,
@@ -389,8 +388,8 @@ trait Taps {
     );
 }
 
-/// Windows of `K` rows that lie beside each other, at every `S`-th row: an element that lies under the
-/// windows of several rows of the result is read once.
+/// Windows with `K` rows that lie beside each other, at every `S`-th row: an element under the
+/// windows of several result rows is read once.
 struct Adjacent<const K: usize, const S: usize>;
 
 impl<const K: usize, const S: usize> Taps for Adjacent<K, S> {
@@ -406,7 +405,8 @@ impl<const K: usize, const S: usize> Taps for Adjacent<K, S> {
         for column in 0..kernel {
             let factors = &plane.window.weights[column..];
             let under = &under[plane.offset(column)..];
-            // Compilers leave a loop over five rows a loop, and read what lies under them for each.
+            // Compilers keep a loop over five rows as a loop, and reload the elements under the
+            // rows for each row.
             macro_rules! add_rows {
                 ($($row:literal)*) => {$(
                     if K > $row {

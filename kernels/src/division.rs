@@ -1,6 +1,7 @@
 //! The division of a convolution among threads.
 //!
-//! A part of a convolution is a convolution itself, of some images, groups, channels or positions.
+//! A part of a convolution is itself a convolution, over some images, groups, channels or
+//! positions.
 
 use std::ops::Range;
 
@@ -10,14 +11,14 @@ use crate::raw::{Axis, Planes, PlanesMut};
 use crate::team::LEAST;
 use crate::tile::{COLUMNS, panel_rows};
 
-/// Parts of this many cycles are short enough: of longer ones, each thread may have two.
+/// Length in cycles from which on each thread may get two parts.
 const LONG: usize = 1 << 21;
 
-/// A division into parts of one size; the last one may be smaller.
+/// A division into parts of equal size; the last part may be smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     by: By,
-    /// The size of a part.
+    /// The size per part.
     step: usize,
 }
 
@@ -26,10 +27,10 @@ pub(crate) struct Cut {
 enum By {
     Images,
     Groups,
-    /// Channels of the result, of one group: every part copies the image.
+    /// Result channels in one group: every part copies the image.
     Channels,
     Rows,
-    /// Positions of an image of one row, or those of a window of one element.
+    /// Positions in an image with one row, or for a window with one element.
     Columns,
 }
 
@@ -86,7 +87,7 @@ impl Cut {
             By::Columns => {
                 part.window = flat(&conv.window).map_or(conv.window, |mut window| {
                     window.columns.out = self.step;
-                    // Columns of a window of one element stay those of the image.
+                    // For a window with one element, columns are the image's columns.
                     if conv.window.is_identity() {
                         window.columns.size = self.step;
                     }
@@ -98,7 +99,7 @@ impl Cut {
     }
 }
 
-/// Returns a window over one row that is the same as a window, if there is one.
+/// Returns an equivalent window over one row, if there is one.
 fn flat(window: &Sliding) -> Option<Sliding> {
     if window.is_identity() {
         let count = window.positions();
@@ -109,7 +110,7 @@ fn flat(window: &Sliding) -> Option<Sliding> {
     }
 }
 
-/// A convolution with all its operands.
+/// A convolution with all operands.
 pub(crate) struct ConvPart<'m> {
     pub(crate) conv: Conv,
     pub(crate) image: Planes<'m>,
@@ -120,14 +121,14 @@ pub(crate) struct ConvPart<'m> {
     pub(crate) output: PlanesMut<'m>,
 }
 
-/// The parts of a convolution.
+/// A convolution's parts.
 pub(crate) struct Parts<'m> {
-    /// All operands; of the result, what the parts that follow make.
+    /// All operands; the result of the parts that follow.
     rest: ConvPart<'m>,
     cut: Cut,
-    /// The size of the dimension that is divided.
+    /// The divided dimension's size.
     count: usize,
-    /// The part of it that has been handed out.
+    /// The size that has been handed out.
     made: usize,
 }
 
@@ -161,13 +162,13 @@ impl<'m> Iterator for Parts<'m> {
 }
 
 impl ConvPart<'_> {
-    /// Takes the part of some indices, which are the first that are left.
+    /// Takes the part with some indices, the first that are left.
     fn take(&mut self, by: By, some: Range<usize>) -> Self {
         let mut conv = self.conv;
         let Self { image, mut weights, mut bias, bounds, .. } = *self;
         let [images, channels] = image.counts();
         let (mut n, mut inward, mut read) = (0..images, 0..channels, 0..image.size());
-        // Weights of a channel of the result, in a panel.
+        // Weights per result channel, in a panel.
         let each = conv.depth();
         let (axis, made) = match by {
             By::Images => {

@@ -1,20 +1,20 @@
-//! Errors of this crate.
+//! Errors in this crate.
 
 /// Operands that no kernel can work on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Sizes of operands contradict each other.
+    /// Operand sizes contradict each other.
     #[error("{what} has {found} elements where {needed} are needed")]
     WrongSize {
         /// The operand.
         what: &'static str,
-        /// Elements of the operand.
+        /// Elements in the operand.
         found: usize,
         /// Elements that the kernel needs.
         needed: usize,
     },
-    /// The elements of a plane, or of a row, are not beside each other in memory.
+    /// The elements in a plane, or in a row, are not beside each other in memory.
     #[error("{what} is not contiguous")]
     NotContiguous {
         /// The operand.
@@ -26,7 +26,7 @@ pub enum Error {
         /// The size.
         what: &'static str,
     },
-    /// The memory of a result is that of an operand.
+    /// A result's memory is an operand's memory.
     #[error("the result shares memory with {what}")]
     Overlap {
         /// The operand.
@@ -34,7 +34,7 @@ pub enum Error {
     },
 }
 
-/// The result of a function of this crate.
+/// The result of a fallible function in this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Fails unless an operand has the elements that a kernel needs.

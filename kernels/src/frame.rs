@@ -1,8 +1,8 @@
-//! Some channels and rows of an image in a frame of elements that stand for zero.
+//! Some channels and rows of an image in a frame whose elements stand for zero.
 //!
-//! A frame has one part per remainder of rows and columns by the stride. In a part the elements under
-//! a tap at successive positions lie side by side, and those at the position below lie one *pitch*
-//! behind. So vectors of positions can go over the ends of rows: their lanes there are no positions,
+//! A frame has one part per row and column remainder modulo the stride. In a part the elements
+//! under a tap at successive positions lie side by side, and the elements one position below lie
+//! one *pitch* behind. So position vectors can go over row ends: the lanes there are no positions,
 //! and are not stored.
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::product::Run;
 use crate::raw::{load_part, store_part};
 use crate::tile::{COLUMNS, COPIED_COLUMNS, LANES, tile_vectors};
 
-/// Taps of a window, at most.
+/// Most taps in a window.
 const TAPS: usize = 64;
 /// Elements behind the last position, which vectors may reach.
 const SLACK: usize = COLUMNS;
@@ -25,22 +25,22 @@ const SLACK: usize = COLUMNS;
 /// Weights that stay in a second-level cache while all positions are worked on.
 const CACHED: usize = 1 << 18;
 
-/// The sizes of a frame.
+/// Frame sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// Rows of the result that are made at a time.
+    /// Result rows that are made at a time.
     pub(crate) rows: usize,
-    /// Channels of the image at a time.
+    /// Image channels at a time.
     pub(crate) channels: usize,
     /// Parts by rows, and by columns.
     parts: [usize; 2],
-    /// Rows of each part.
+    /// Rows per part.
     height: usize,
-    /// Columns of each part.
+    /// Columns per part.
     pitch: usize,
-    /// Positions of one row of the result.
+    /// Positions per result row.
     width: usize,
-    /// Rows of the whole result.
+    /// Rows in the whole result.
     out: usize,
     taps: usize,
 }
@@ -90,27 +90,27 @@ impl Frame {
         (frame.len() <= room).then_some(frame)
     }
 
-    /// Returns the positions of one row of the result.
+    /// Returns the positions per result row.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the elements from a position to that in the next row of the result.
+    /// Returns the elements from a position to the position in the next result row.
     pub(crate) fn pitch(&self) -> usize {
         self.pitch
     }
 
-    /// Returns how many parts of the rows there are.
+    /// Returns the row part count.
     pub(crate) fn bands(&self) -> usize {
         self.out.div_ceil(self.rows)
     }
 
-    /// Returns the elements of one channel.
+    /// Returns the elements per channel.
     pub(crate) fn plane(&self) -> usize {
         self.parts[0] * self.parts[1] * self.height * self.pitch
     }
 
-    /// Returns the elements of all channels, and those that vectors may reach.
+    /// Returns the elements of all channels, and the elements that vectors may reach.
     pub(crate) fn len(&self) -> usize {
         self.channels * self.plane() + SLACK
     }
@@ -125,7 +125,7 @@ impl Frame {
         } else {
             self.rows * self.width.div_ceil(LANES)
         };
-        // Results of several rows are stored in more than one piece.
+        // Results in several rows are stored in more than one piece.
         let stored = if self.is_flat(self.rows) { 2 } else { 1 };
         bands * (copied + product_cycles(vectors, fan_out, fan_in * self.taps, stored * passes))
     }
@@ -140,12 +140,12 @@ impl Frame {
         self.bands() * (filled + copied_cycles(positions, fan_out, depth, passes, pieces))
     }
 
-    /// Returns the lanes of some rows, with those between rows.
+    /// Returns the lanes for some rows, with the lanes between rows.
     fn flat(&self, rows: usize) -> usize {
         (rows - 1) * self.pitch + self.width
     }
 
-    /// Whether vectors go over the ends of rows.
+    /// Returns whether vectors go over row ends.
     fn is_flat(&self, rows: usize) -> bool {
         let by_rows = rows * self.width.div_ceil(LANES);
         let flat = self.flat(rows).div_ceil(LANES);
@@ -153,7 +153,7 @@ impl Frame {
         rows > 1 && (flat + flat / 16 < by_rows || self.width <= LANES)
     }
 
-    /// Returns per tap the element under it at position 0 of the first channel.
+    /// Returns for each tap the element under the tap at position 0 in the first channel.
     pub(crate) fn offsets(&self, window: &Sliding) -> [usize; TAPS] {
         let mut offsets = [0; TAPS];
         let kernel = window.columns.kernel;
@@ -167,7 +167,7 @@ impl Frame {
         offsets
     }
 
-    /// Copies channels of the image into the frame, for the rows of the result from `band` on.
+    /// Copies image channels into the frame, for the result rows from `band` on.
     #[inline(always)]
     pub(crate) fn fill<I: Isa>(
         &self,
@@ -185,7 +185,7 @@ impl Frame {
         for channel in some {
             for part in 0..self.parts[0] {
                 for x in 0..self.parts[1] {
-                    // Columns of the part that are in the image.
+                    // Image columns in this part.
                     let skipped = columns.before.saturating_sub(x).div_ceil(columns.stride);
                     let first = skipped * columns.stride + x;
                     let first = first - columns.before.min(first);
@@ -219,7 +219,7 @@ pub(crate) trait Source {
         0.0
     }
 
-    /// Writes elements of a channel, of which one in `stride` counts, as far as `target` goes.
+    /// Writes every `stride`-th element of a channel, until `target` is full.
     fn row<I: Isa>(
         &self,
         isa: I,
@@ -253,7 +253,7 @@ impl Source for Channels<'_, '_> {
     }
 }
 
-/// Fills a short slice with the elements of a vector, which are equal.
+/// Fills a short slice with a vector's elements, which are equal.
 #[inline(always)]
 fn fill<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
     for part in target.chunks_mut(isa.f32().len()) {
@@ -270,25 +270,25 @@ fn copy<I: Isa>(isa: I, source: &[f32], target: &mut [f32]) {
     }
 }
 
-/// A few vectors of a frame.
+/// A few vectors in a frame.
 pub(crate) struct FrameTile {
     pub(crate) vectors: usize,
-    /// The position in the frame, of the first part.
+    /// The position in the first part of the frame.
     pub(crate) at: usize,
     pub(crate) runs: [Run; COLUMNS],
     pub(crate) count: usize,
 }
 
-/// The tiles of a frame, in order.
+/// The tiles in a frame, in order.
 pub(crate) struct Lines<'f> {
     frame: &'f Frame,
-    /// The first row of the result.
+    /// The first result row.
     band: usize,
-    /// Lines of lanes that are left, with the one that is worked on.
+    /// Lane lines that are left, with the present line.
     left: usize,
-    /// Lanes of each line.
+    /// Lanes per line.
     len: usize,
-    /// The first lane of the line in the frame.
+    /// The line's first lane in the frame.
     line: usize,
     /// The next lane in the line.
     next: usize,

@@ -1,4 +1,4 @@
-//! Lanes of an image of bytes: a few channels of each position.
+//! Lanes for a byte image: a few channels per position.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -12,26 +12,27 @@ use crate::pack::{Segments, Sliding};
 use crate::raw::Planes;
 use crate::tile::COLUMNS;
 
-/// Elements of a line that is being made: as many as positions, and what conversions may write behind.
+/// Elements in a line under construction: as many as positions, and elements that conversions may
+/// write behind.
 const LINE: usize = COLUMNS + SOME;
 
-/// Lines of the channels of a lane.
+/// Lines for the channels in a lane.
 type LinesOf<L> = [[<L as Lane>::Element; LINE]; MOST_CHANNELS];
 
-/// The channels of a group, some in each lane; channels of the last one may be missing.
+/// A group's channels, some per lane; channels in the last lane may be missing.
 #[derive(Clone)]
 pub(crate) struct Image<'a, L> {
     pub(crate) planes: &'a Planes<'a, u8>,
     pub(crate) encoding: Encoding,
-    /// The image of the batch.
+    /// The image in the batch.
     pub(crate) n: usize,
     pub(crate) channels: Range<usize>,
     pub(crate) lane: PhantomData<L>,
 }
 
 impl<L: Lane> Image<'_, L> {
-    /// Returns the planes of a lane's channels. Those of missing ones count for nothing, since their
-    /// weights are zero.
+    /// Returns the planes for a lane's channels. Planes for missing channels count for nothing,
+    /// since their weights are zero.
     #[inline(always)]
     fn planes(&self, lane: usize) -> [&[u8]; MOST_CHANNELS] {
         let first = self.channels.start + lane * L::LANES.channels();
@@ -79,13 +80,13 @@ impl<L: Lane> Source for Image<'_, L> {
     }
 }
 
-/// Writes lanes of the channels in some lines.
+/// Writes lanes from the channels in some lines.
 #[inline(always)]
 fn join_lines<L: Lane>(lines: &LinesOf<L>, target: &mut [f32]) {
     join(lines.each_ref().map(|line| &line[..]), |element| element, L::join, target);
 }
 
-/// Writes lanes of channels, of which each has a slice of elements.
+/// Writes lanes from channels; each channel has a slice of elements.
 #[inline(always)]
 fn join<T: Copy, E>(
     channels: [&[T]; MOST_CHANNELS],
@@ -104,22 +105,22 @@ fn bits(lane: i32) -> f32 {
     f32::from_bits(lane.cast_unsigned())
 }
 
-/// The rows of the unrolled image of a group, from some row on.
+/// The rows of a group's unrolled image, from some row on.
 pub(crate) struct ImageRows<'a, L> {
     pub(crate) window: &'a Sliding,
-    /// Its first channels are those of the next row.
+    /// The first channels are the channels in the next row.
     pub(crate) image: Image<'a, L>,
-    /// The element under the window that the next row is of.
+    /// The element under the window in the next row.
     pub(crate) tap: (usize, usize),
     pub(crate) positions: Range<usize>,
     pub(crate) segments: &'a Segments,
 }
 
 impl<L: Lane> ImageRows<'_, L> {
-    /// Writes the next rows, each of the channels of a lane.
+    /// Writes the next rows, each with the channels in a lane.
     #[inline(always)]
     pub(crate) fn unroll<const N: usize>(&mut self, target: &mut [[f32; N]]) {
-        // Behind the positions is what was there, or what a conversion wrote: no result is made of that.
+        // Elements behind the positions are stale: no result uses them.
         let mut lines: LinesOf<L> = [[L::Element::default(); LINE]; MOST_CHANNELS];
         for lane in target {
             let planes = self.image.planes(0);
@@ -138,7 +139,7 @@ impl<L: Lane> ImageRows<'_, L> {
         }
     }
 
-    /// Writes the elements of a channel under the tap.
+    /// Writes a channel's elements under the tap.
     #[inline(always)]
     fn line(&self, plane: &[u8], line: &mut [L::Element; LINE]) {
         let encoding = self.image.encoding;

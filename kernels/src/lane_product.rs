@@ -1,4 +1,4 @@
-//! Products of [lanes](crate::lanes) of weights and of an image, with sums of 32 bits.
+//! Products of weight [lanes](crate::lanes) and image lanes, with 32-bit sums.
 
 use rten_simd::ops::BitOps;
 use rten_simd::{Isa, Simd};
@@ -8,7 +8,7 @@ use crate::tile::{ROWS, is_wide};
 
 /// A lane, whose bits are kept as an integer or in single precision.
 pub(crate) trait Bits: Copy {
-    /// Returns its bits.
+    /// Returns the bits.
     fn bits(self) -> i32;
 }
 
@@ -26,10 +26,10 @@ impl Bits for f32 {
     }
 }
 
-/// The right operand of a product: vectors of lanes.
+/// The product's right operand: lane vectors.
 pub(crate) trait LaneColumns {
-    /// Calls a function with each row of weights, and the elements that they are multiplied by, from
-    /// the first column of a tile on.
+    /// Calls a function with each weight row, and the elements to multiply, from a tile's first
+    /// column on.
     fn each<W: Bits, const P: usize>(
         &self,
         weights: &[[W; P]],
@@ -37,10 +37,10 @@ pub(crate) trait LaneColumns {
     );
 }
 
-/// Some columns of the unrolled image.
+/// Some unrolled columns.
 pub(crate) struct UnrolledLanes<'a, const N: usize> {
     pub(crate) columns: &'a [[f32; N]],
-    /// The first column of the tile.
+    /// The tile's first column.
     pub(crate) at: usize,
 }
 
@@ -57,8 +57,8 @@ impl<const N: usize> LaneColumns for UnrolledLanes<'_, N> {
     }
 }
 
-/// Adds the products of rows of lanes of weights, of which the first `made` of each count, and columns
-/// to sums, which are the bits of integers.
+/// Adds products to sums, which are the bits of integers: products of columns and rows of weight
+/// lanes, in each of which the first `made` count.
 #[inline(always)]
 pub(crate) fn accumulate<I: Isa, L: Lane, W: Bits, const N: usize>(
     isa: I,
@@ -95,7 +95,7 @@ pub(crate) fn accumulate<I: Isa, L: Lane, W: Bits, const N: usize>(
     }
 }
 
-/// Adds the products of `R` rows of weights, of `P` in each row of a panel, and `V` vectors of columns.
+/// Adds the products of `R` weight rows, with `P` in each panel row, and `V` column vectors.
 #[inline(always)]
 pub(crate) fn tile<
     I: Isa,

@@ -1,14 +1,13 @@
-//! Lanes of 32 bits that hold a few channels each.
+//! 32-bit lanes that hold a few channels each.
 //!
-//! Processors multiply the channels of two lanes and add the products to a third one, in one or two
-//! instructions: two channels of 16 bits (`pmaddwd`), or, with AVX-512 VNNI, four of eight bits
-//! (`vpdpbusd`), of which those of the image are unsigned and those of the weights signed. Channels of
-//! 16 bits are differences from the zero point; those of eight bits are the bytes of the image
-//! themselves. The zero point then adds the same number to the sums at all positions, and sums begin
-//! with as much less.
+//! Processors multiply the channels of two lanes and add the products to a third lane, in one or
+//! two instructions: two 16-bit channels (`pmaddwd`), or, with AVX-512 VNNI, four 8-bit channels
+//! (`vpdpbusd`), unsigned in the image and signed in the weights. 16-bit channels are differences
+//! from the zero point; 8-bit channels are the image bytes themselves. The zero point then adds the
+//! same number to the sums at all positions, and sums begin with that much less.
 //!
-//! A vector of lanes is kept as one of `f32`, whose bits it has: no instruction computes with them as
-//! such. Sums are kept so, too.
+//! A lane vector is kept as an `f32` vector with the same bits: no instruction computes with the
+//! numbers. Sums are kept so, too.
 
 use rten_simd::Isa;
 use rten_simd::ops::NumOps;
@@ -17,40 +16,41 @@ use crate::bytes::Encoding;
 use crate::error::{Error, Result};
 use crate::raw::{Vnni, pair_products};
 
-/// Products of two differences of bytes that a sum of 32 bits holds.
+/// Most products of two byte differences that fit a 32-bit sum.
 pub(crate) const MOST_TERMS: usize = 33_025;
-/// Channels of a lane, at most.
+/// Most channels in a lane.
 pub(crate) const MOST_CHANNELS: usize = 4;
 /// Elements that are converted at a time: as many as compilers put in vectors.
 pub(crate) const SOME: usize = 16;
 
-/// The channels of a lane.
+/// The channels in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lanes {
-    /// Two of 16 bits, differences from the zero point.
+    /// Two 16-bit channels, differences from the zero point.
     Pairs,
-    /// Four of eight bits.
+    /// Four 8-bit channels.
     Quads,
 }
 
 impl Lanes {
-    /// Returns the lanes that this processor multiplies fastest, of those that hold some weights.
+    /// Returns the lanes that this processor multiplies fastest, among lanes that hold some
+    /// weights.
     ///
     /// # Arguments
     ///
-    /// * `weights`: integers less their zero point.
+    /// * `weights`: integers less the zero point.
     pub fn of(weights: &[i16]) -> Self {
         let are_bytes = || weights.iter().all(|&weight| i8::try_from(weight).is_ok());
         if Vnni::new().is_some() && are_bytes() { Self::Quads } else { Self::Pairs }
     }
 
-    /// Returns the lanes of so many channels, if there are such.
+    /// Returns the lanes with so many channels, if such lanes exist.
     pub fn with_channels(channels: usize) -> Option<Self> {
         [Self::Pairs, Self::Quads].into_iter().find(|lanes| lanes.channels() == channels)
     }
 
-    /// Returns the number of channels of a lane.
+    /// Returns the channels per lane.
     pub const fn channels(self) -> usize {
         match self {
             Self::Pairs => 2,
@@ -58,7 +58,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the lane of some weights, of which the first [`Lanes::channels`] count.
+    /// Returns the lane for some weights, of which the first [`Lanes::channels`] count.
     ///
     /// # Errors
     ///
@@ -79,23 +79,23 @@ impl Lanes {
     }
 }
 
-/// How lanes are made of an image, and multiplied.
+/// Makes lanes from an image, and multiplies lanes.
 pub(crate) trait Lane: Copy {
     /// The lanes.
     const LANES: Lanes;
     /// A channel in a lane.
     type Element: Copy + Default;
 
-    /// Returns the element of a byte.
+    /// Returns the element for a byte.
     fn element(encoding: Encoding, byte: u8) -> Self::Element;
 
-    /// Returns the lane of some channels, of which the first [`Lanes::channels`] count.
+    /// Returns the lane for some channels, of which the first [`Lanes::channels`] count.
     fn join(elements: [Self::Element; MOST_CHANNELS]) -> i32;
 
     /// Returns how much larger elements are than the integers less the zero point.
     fn zero(encoding: Encoding) -> i32;
 
-    /// Returns sums and the products of the channels of lanes of weights and of an image.
+    /// Returns sums plus the channel products of weight lanes and image lanes.
     fn add<I: Isa>(self, isa: I, sums: I::I32, weights: I::I32, image: I::I32) -> I::I32;
 }
 
@@ -129,7 +129,7 @@ impl Lane for Pairs {
     }
 }
 
-/// Returns the lanes of [`Lanes::Quads`].
+/// Returns the lanes for [`Lanes::Quads`].
 ///
 /// # Errors
 ///
@@ -193,7 +193,7 @@ impl<L: Lane> Lane for Turned<L> {
     }
 }
 
-/// Writes one in `stride` of the bytes of a source, `count` in all, as elements of lanes, and perhaps
+/// Writes every `stride`-th byte of a source, `count` bytes in all, as lane elements, and perhaps
 /// some more, if `target` has elements behind these.
 #[inline(always)]
 pub(crate) fn convert<L: Lane>(
@@ -216,7 +216,7 @@ pub(crate) fn convert<L: Lane>(
             && let (Some(from), Some(to)) =
                 (bytes.first_chunk::<{ 2 * SOME }>(), target.first_chunk_mut::<SOME>())
         {
-            // The first one of two bytes is the low half of 16 bits, for which there are vectors.
+            // The first of two bytes is the low half of 16 bits, for which there are vectors.
             for (to, both) in to.iter_mut().zip(from.as_chunks().0) {
                 let [low, _] = (u16::from_le_bytes(*both) & 0xff).to_le_bytes();
                 *to = L::element(encoding, low);

@@ -1,16 +1,16 @@
-//! Kernels that NumPy has no fast equal of, on memory that was planned for them.
+//! Kernels without a fast equal in NumPy, on planned memory.
 //!
-//! Every kernel is a function over views of memory that its caller owns. A kernel allocates nothing:
-//! scratch memory is an argument, and a function tells its size beforehand. An element of a result
-//! depends on its operands alone, and on no other element that the same call makes: so a tile has
-//! the bits of the same part of the whole, whatever the tiles are. A kernel starts no thread; a
-//! [`Team`] of threads, which its caller has, divides it into such parts.
+//! Every kernel is a function over views of the caller's memory. A kernel allocates nothing:
+//! scratch memory is an argument, and a function tells the size beforehand. A result element
+//! depends only on its operands, and on no other element in the same call: so a tile has the same
+//! bits as that part of the whole, for any tiles. A kernel starts no thread; the caller's [`Team`]
+//! of threads divides a kernel into such parts.
 //!
 //! Vector instructions come from [`rten_simd`], which chooses AVX-512, AVX2, NEON, WebAssembly or
-//! plain code when a kernel is called; exponential functions from `rten_vecmath`. The
-//! multiplication of matrices is written here and not taken from `rten-gemm`: that crate packs into
-//! memory of its own, brings a thread pool, and writes contiguous results only, while tiles of
-//! an image are not contiguous.
+//! plain code when a kernel is called; exponential functions come from `rten_vecmath`. Matrix
+//! multiplication is written here and not taken from `rten-gemm`: that crate packs into its own
+//! memory, brings a thread pool, and writes only contiguous results, while image tiles are not
+//! contiguous.
 
 #![allow(
     clippy::inline_always,

@@ -1,7 +1,7 @@
-//! The product of a matrix and a constant one, whose columns are packed beforehand.
+//! The product of a matrix and a constant matrix, whose columns are packed beforehand.
 //!
-//! The constant matrix is stored panel by panel: a few vectors of columns, row by row. So a panel is
-//! read from front to back, and multiplied by numbers of the other matrix that stay where they are.
+//! The constant matrix is stored panel by panel: a few column vectors, row by row. So a panel is
+//! read from front to back, and multiplied by numbers in the other matrix that stay in place.
 
 use rten_simd::ops::{BitOps, NumOps};
 use rten_simd::{Isa, SimdOp};
@@ -13,7 +13,7 @@ use crate::tile::{
     FEW_ROWS, LANES, ROWS, VECTORS, is_wide, next_vectors, panel_rows, tile_vectors,
 };
 
-/// Rows of a panel that are worked on at a time: they stay in a first-level cache.
+/// Panel rows at a time: they stay in a first-level cache.
 const DEPTH: usize = 192;
 /// The same where there are 16 registers, and panels are narrower.
 const FEW_DEPTH: usize = 256;
@@ -23,10 +23,10 @@ const CACHED: usize = 1 << 18;
 const FEW_CACHED: usize = 1 << 17;
 /// Elements between two that have one place in a first-level cache.
 const PAGE: usize = 1024;
-/// Columns of a panel, but for the last ones.
+/// Columns per panel, except the last panels.
 const PANEL: usize = VECTORS * LANES;
 
-/// The sizes of a constant matrix.
+/// Constant matrix sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
     depth: usize,
@@ -34,7 +34,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Returns a matrix of `depth` rows.
+    /// Returns a matrix with `depth` rows.
     ///
     /// # Errors
     ///
@@ -47,20 +47,20 @@ impl Matrix {
         Ok(Self { depth, columns })
     }
 
-    /// Returns the number of elements of the packed matrix.
+    /// Returns the packed matrix length.
     pub fn packed_len(&self) -> usize {
         self.columns.next_multiple_of(LANES) * self.depth
     }
 
-    /// Writes a matrix in the order in which it is read. Columns that fill up a vector are zero.
+    /// Writes a matrix in reading order. Columns that fill up a vector are zero.
     ///
     /// # Arguments
     ///
-    /// * `elements`: rows of the matrix one after another, or its columns if `is_transposed`.
+    /// * `elements`: the matrix rows one after another, or the columns if `is_transposed`.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand has the wrong size.
     pub fn pack(&self, elements: &[f32], is_transposed: bool, target: &mut [f32]) -> Result<()> {
         check("the matrix", elements.len(), self.depth * self.columns)?;
         check("the packed matrix", target.len(), self.packed_len())?;
@@ -89,16 +89,16 @@ impl Matrix {
         Ok(())
     }
 
-    /// Returns the number of columns.
+    /// Returns the column count.
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Adds the product to the rows of the output.
+    /// Adds the product to the output rows.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand has the wrong size.
     pub(crate) fn add(
         &self,
         rows: &Planes<'_>,
@@ -125,7 +125,8 @@ impl Matrix {
         check("the rows of the result", output.counts()[1], rows.counts()[1])
     }
 
-    /// Returns the columns of the panel that begins with a column, zeros included: those of a tile.
+    /// Returns the columns of the panel that begins with a column, zeros included: a tile's
+    /// columns.
     #[inline(always)]
     fn panel(&self, first: usize, is_wide: bool) -> usize {
         if is_wide { next_vectors((self.columns - first).div_ceil(LANES)) * LANES } else { LANES }
@@ -135,13 +136,13 @@ impl Matrix {
     ///
     /// # Arguments
     ///
-    /// * `rows`: those of the left operand, as planes.
+    /// * `rows`: the left operand's rows, as planes.
     /// * `packed`: see [`Matrix::pack`].
     /// * `bias`: one number per column, which is added.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand has the wrong size.
     pub fn run(
         &self,
         rows: &Planes<'_>,
@@ -193,28 +194,28 @@ struct Multiplication<'a> {
     rows: Planes<'a>,
     packed: &'a [f32],
     bias: Option<&'a [f32]>,
-    /// Whether sums begin with what the memory of the result holds.
+    /// Whether sums begin with the content of the result's memory.
     adds: bool,
-    /// Whether elements of successive rows evict each other from a first-level cache.
+    /// Whether elements in successive rows evict each other from a first-level cache.
     evicts: bool,
     output: PlanesMut<'a>,
 }
 
-/// Parts of a few rows whose elements would evict each other.
+/// Copies of a few rows whose elements would evict each other.
 type Copies = Option<[[f32; FEW_DEPTH]; ROWS]>;
 
-/// The part of a panel that is worked on.
+/// The present panel part.
 struct PanelPart<'p> {
     elements: &'p [f32],
-    /// Columns of the panel.
+    /// Columns in the panel.
     width: usize,
     /// The first column.
     column: usize,
     /// Columns that are no zeros.
     count: usize,
-    /// The first row of the matrix.
+    /// The first matrix row.
     first: usize,
-    /// Rows of the matrix.
+    /// Matrix rows.
     depth: usize,
 }
 
@@ -229,7 +230,8 @@ impl SimdOp for Multiplication<'_> {
         let most = if is_wide(isa) { DEPTH } else { FEW_DEPTH };
         // A panel that is read once need not stay in cache.
         let block = if rows <= ROWS { depth } else { depth.div_ceil(depth.div_ceil(most)) };
-        // Narrow panels read the left operand more often: then some of its columns at a time.
+        // Narrow panels read the left operand more often, so some of its columns are used at a
+        // time.
         let (some, outer) = if is_wide(isa) || rows * depth <= FEW_CACHED {
             ((CACHED / depth).max(64).next_multiple_of(ROWS), depth)
         } else {
@@ -274,7 +276,7 @@ impl Multiplication<'_> {
         copies: &mut Copies,
     ) {
         let lanes = isa.f32().len();
-        // Sums of eight rows and three vectors take more registers than AVX2 has.
+        // Sums for eight rows and three vectors take more registers than AVX2 has.
         let most = if is_wide(isa) { ROWS } else { FEW_ROWS };
         let mut row = start;
         while row < stop {
@@ -308,7 +310,7 @@ impl Multiplication<'_> {
         }
     }
 
-    /// Adds the products of `R` rows and `V` vectors of a panel, term by term in order.
+    /// Adds the products of `R` rows and `V` panel vectors, term by term in order.
     #[inline(always)]
     fn tile<I: Isa, const R: usize, const V: usize>(
         &mut self,
@@ -334,7 +336,7 @@ impl Multiplication<'_> {
             let line = &bias[column..column + count];
             sums = [load_vectors(isa, line); R];
         }
-        // All rows have one length that the compiler knows, so that it checks no index below.
+        // All rows have one length that the compiler knows, so that no index is checked below.
         let depth = part.depth;
         let mut rows: [&[f32]; R] = std::array::from_fn(
             #[inline(always)]

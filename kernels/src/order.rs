@@ -1,8 +1,8 @@
-//! The larger and the smaller of two numbers, by one rule for every set of vector instructions.
+//! The larger and the smaller of two numbers, by one rule for every instruction set.
 //!
-//! What a processor's instruction returns where an operand is no number depends on the processor and
-//! on the position of that operand. The functions here are made of comparisons, which are false of
-//! what is no number everywhere.
+//! If an operand is not a number, a processor instruction's result depends on the processor and on
+//! the operand's position. The functions here consist of comparisons, which are false for NaN
+//! everywhere.
 
 use rten_simd::Isa;
 use rten_simd::ops::{BitOps, NumOps};
@@ -23,7 +23,7 @@ pub(crate) fn smaller<I: Isa>(isa: I, a: I::F32, b: I::F32) -> I::F32 {
     ops.select(found, a, ops.eq(a, a))
 }
 
-/// Returns [`larger`] of two numbers.
+/// Returns [`larger`] for two numbers.
 #[inline(always)]
 pub(crate) fn larger_of(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }

@@ -1,4 +1,4 @@
-//! Windows that slide over images, and their elements as the columns of a matrix.
+//! Windows that slide over images, and the elements under windows as matrix columns.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ use crate::tile::COLUMNS;
 /// One spatial dimension of a sliding window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Elements of the input.
+    /// Input elements.
     pub size: usize,
-    /// Positions of the window.
+    /// Window positions.
     pub out: usize,
     /// Elements under the window.
     pub kernel: usize,
@@ -56,8 +56,8 @@ impl Side {
         }
     }
 
-    /// Returns the dimension at some of its positions, and the elements of the input that are left:
-    /// those under the window there, or one if there are none.
+    /// Returns the dimension at some positions, and the input elements that are left: the elements
+    /// under the window at those positions, or a single element if there are none.
     pub(crate) fn part(&self, positions: Range<usize>) -> (Self, Range<usize>) {
         let first = positions.start * self.stride;
         let reach = (positions.len() - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
@@ -86,7 +86,7 @@ pub struct Sliding {
 }
 
 impl Sliding {
-    /// Returns a window of two dimensions.
+    /// Returns a two-dimensional window.
     ///
     /// # Errors
     ///
@@ -104,22 +104,22 @@ impl Sliding {
         self.rows.kernel * self.columns.kernel
     }
 
-    /// Returns the elements of a plane of the input.
+    /// Returns the elements per input plane.
     pub fn plane(&self) -> usize {
         self.rows.size * self.columns.size
     }
 
-    /// Returns the elements of a row of the input.
+    /// Returns the elements per input row.
     pub fn width(&self) -> usize {
         self.columns.size
     }
 
-    /// Returns the positions of the window.
+    /// Returns the window position count.
     pub fn positions(&self) -> usize {
         self.rows.out * self.columns.out
     }
 
-    /// Whether the elements at all positions are those of the input, in its order.
+    /// Returns whether the elements at all positions are the input elements, in order.
     pub(crate) fn is_identity(&self) -> bool {
         [self.rows, self.columns].iter().all(|side| {
             side.kernel == 1 && side.stride == 1 && side.before == 0 && side.out == side.size
@@ -127,7 +127,7 @@ impl Sliding {
     }
 }
 
-/// Positions in one row of the output.
+/// Positions in one output row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Segment {
     row: usize,
@@ -136,17 +136,17 @@ struct Segment {
     count: usize,
 }
 
-/// Some positions of a window, row by row.
+/// Some window positions, row by row.
 #[derive(Debug)]
 pub(crate) struct Segments {
     all: [Segment; COLUMNS],
     count: usize,
-    /// Number of positions.
+    /// Position count.
     pub(crate) len: usize,
 }
 
 impl Segments {
-    /// Returns the segments of up to [`COLUMNS`] positions, counted row by row.
+    /// Returns the segments for up to [`COLUMNS`] positions, counted row by row.
     pub(crate) fn new(window: &Sliding, start: usize, len: usize) -> Self {
         let width = window.columns.out;
         let mut found = Self { all: [Segment::default(); COLUMNS], count: 0, len };
@@ -161,8 +161,8 @@ impl Segments {
         found
     }
 
-    /// Writes the elements of a plane of bytes under one tap as those of lanes; padding stands for
-    /// zero. Elements behind the positions may be written, too.
+    /// Writes the elements of a byte plane under one tap as lane elements; padding stands for zero.
+    /// Elements behind the positions may be written, too.
     #[inline(always)]
     pub(crate) fn convert<L: Lane>(
         &self,
@@ -195,7 +195,7 @@ impl Segments {
     }
 }
 
-/// The channels of one group of an image.
+/// The channels in one image group.
 pub(crate) struct Channels<'a, 'i> {
     pub(crate) image: &'a Planes<'i>,
     pub(crate) n: usize,
@@ -203,17 +203,17 @@ pub(crate) struct Channels<'a, 'i> {
 }
 
 impl<'i> Channels<'_, 'i> {
-    /// Returns the elements of a channel of the group.
+    /// Returns a channel's elements in the group.
     #[inline(always)]
     pub(crate) fn plane(&self, channel: usize) -> &'i [f32] {
         self.image.plane(self.n, self.first + channel)
     }
 }
 
-/// Writes rows of a matrix that has one column per position of a window.
+/// Writes rows of a matrix with one column per window position.
 ///
-/// Row `r` of the result is row `first + r` of the matrix: rows are channels times elements under
-/// the window. Each row has [`COLUMNS`] elements; those behind the positions are zero.
+/// Row `r` of the result is matrix row `first + r`: rows are channels times elements under the
+/// window. Each row has [`COLUMNS`] elements; elements behind the positions are zero.
 #[inline(always)]
 pub(crate) fn pack<I: Isa>(
     isa: I,
@@ -271,7 +271,7 @@ pub(crate) fn pack<I: Isa>(
     }
 }
 
-/// Copies every second element, beginning with the first one.
+/// Copies every second element, beginning with the first.
 #[inline(always)]
 pub(crate) fn every_second(source: &[f32], target: &mut [f32]) {
     let pairs = source.as_chunks::<2>().0;
@@ -284,10 +284,10 @@ pub(crate) fn every_second(source: &[f32], target: &mut [f32]) {
     }
 }
 
-/// Copies elements, and may write what comes behind them in `target`.
+/// Copies elements, and may overwrite elements behind them in `target`.
 ///
-/// Rows of the matrix are written from front to back, so that all elements which are overwritten
-/// here are written later.
+/// Matrix rows are written from front to back, so that all elements which are overwritten here are
+/// written later.
 #[inline(always)]
 fn copy<I: Isa>(isa: I, source: &[f32], target: &mut [f32], count: usize) {
     let ops = isa.f32();

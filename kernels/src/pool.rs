@@ -1,4 +1,4 @@
-//! Pooling: the largest element of every window, or the mean.
+//! Pooling: the largest element, or the mean, under every window.
 
 use rten_simd::ops::{BitOps, FloatOps, NumOps};
 use rten_simd::{Isa, SimdOp};
@@ -10,19 +10,19 @@ use crate::raw::{Axis, Planes, PlanesMut, load_part, store_part};
 use crate::team::{Team, even, ranges};
 use crate::tile::LANES;
 
-/// Elements of a row with its padding that are worked on as vectors.
+/// Elements per padded row that fit the vector code.
 const SHORT: usize = 512;
 
-/// The combination of the elements of a window.
+/// The combination of the elements under a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pooling<'a> {
-    /// The largest one; if one is no number, that.
+    /// The largest element; NaN if any element is NaN.
     Max,
     /// The sum divided by the product of a number per row and one per column.
     Mean {
-        /// One number per row of the result.
+        /// One number per result row.
         rows: &'a [f32],
-        /// One number per column of the result.
+        /// One number per result column.
         columns: &'a [f32],
     },
 }
@@ -31,11 +31,11 @@ pub enum Pooling<'a> {
 ///
 /// # Arguments
 ///
-/// * `scratch`: one row of the image; each helper of the team has one, too.
+/// * `scratch`: one image row; each helper in the team has a row, too.
 ///
 /// # Errors
 ///
-/// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
+/// [`Error::WrongSize`](crate::Error::WrongSize) if an operand has the wrong size.
 pub fn pool(
     window: &Sliding,
     pooling: Pooling<'_>,
@@ -126,10 +126,10 @@ fn is_short(window: &Sliding) -> bool {
     side.stride <= 2 && reach.max(side.before + side.size) + 3 * LANES <= SHORT
 }
 
-/// The combined elements of the columns of a row, in between padding.
+/// The combined column elements in a row, with padding around.
 struct Short {
     all: [f32; SHORT],
-    /// Every second one, from the first and from the second one on.
+    /// Every second element, from the first and from the second on.
     halves: [[f32; SHORT / 2]; 2],
 }
 
@@ -138,7 +138,7 @@ impl Short {
         Self { all: [0.0; SHORT], halves: [[0.0; SHORT / 2]; 2] }
     }
 
-    /// Combines the elements of all windows of a row.
+    /// Combines the elements under all windows in a row.
     #[inline(always)]
     fn reduce<I: Isa>(
         &mut self,
@@ -231,8 +231,7 @@ impl Short {
     }
 }
 
-/// Combines the elements of all windows of a row: first those of each column, then those beside
-/// each other.
+/// Combines the elements under all windows in a row: first per column, then side by side.
 #[inline(always)]
 fn reduce(
     window: &Sliding,
@@ -265,7 +264,7 @@ fn reduce(
                 }
             }
             2 => {
-                // Of two elements beside each other, the first one counts.
+                // Of two elements beside each other, the first counts.
                 let pairs = elements.as_chunks::<2>().0;
                 for (sum, [element, _]) in target.iter_mut().zip(pairs) {
                     *sum = combine(*sum, *element);

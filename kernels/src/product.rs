@@ -1,4 +1,4 @@
-//! The product of a few rows of weights and a few columns, and where its results go.
+//! The product of a few weight rows and a few columns, and the place for the results.
 
 use std::hint::black_box;
 
@@ -12,15 +12,16 @@ use crate::tile::{COLUMNS, FEW_ROWS, ROWS, is_wide};
 
 /// Rows that are worked on at a time if fewer of a panel count.
 const LEAST_ROWS: usize = 4;
-/// Elements of the vectors of a tile, and of one more vector.
+/// Elements in a tile's vectors, and in one more vector.
 const LANES: usize = 64;
 
-/// The right operand of a product.
+/// A product's right operand.
 pub(crate) trait Columns {
-    /// Adds the product of `R` rows of weights and `V` vectors of columns from `at` on to `sums`.
+    /// Adds the product of `R` weight rows and `V` column vectors from `at` on to `sums`.
     ///
-    /// `weights` has `P` numbers for each row of the operand, of which the first `R` count. Terms
-    /// are added in order, one at a time, so that a sum does not depend on where it is made.
+    /// `weights` has `P` numbers for each operand row, of which the first `R` count. Terms are
+    /// added in order, one at a time, so that a sum does not depend on the place of its
+    /// computation.
     fn multiply<I: Isa, const P: usize, const R: usize, const V: usize>(
         &self,
         isa: I,
@@ -30,7 +31,7 @@ pub(crate) trait Columns {
     );
 }
 
-/// Adds the products of `R` weights and `V` vectors of one row of the right operand.
+/// Adds the products of `R` weights and `V` vectors in one row of the right operand.
 #[inline(always)]
 fn add_products<I: Isa, const P: usize, const R: usize, const V: usize>(
     isa: I,
@@ -48,7 +49,7 @@ fn add_products<I: Isa, const P: usize, const R: usize, const V: usize>(
     }
 }
 
-/// A matrix of `N` columns.
+/// A matrix with `N` columns.
 pub(crate) struct Unrolled<'a, const N: usize = COLUMNS>(pub(crate) &'a [[f32; N]]);
 
 impl<const N: usize> Columns for Unrolled<'_, N> {
@@ -68,17 +69,17 @@ impl<const N: usize> Columns for Unrolled<'_, N> {
     }
 }
 
-/// Channels of an image, in each of which the elements under a tap at successive positions lie side by
+/// Image channels, in each of which the elements under a tap at successive positions lie side by
 /// side. Rows of this operand are channels times taps.
 pub(crate) struct Framed<'a> {
     pub(crate) elements: &'a [f32],
     /// Elements from one channel to the next.
     pub(crate) plane: usize,
-    /// Per tap the element under it at position 0.
+    /// For each tap the element under the tap at position 0.
     pub(crate) taps: &'a [usize],
-    /// Positions of one row of the result.
+    /// Positions per result row.
     pub(crate) width: usize,
-    /// Elements from a position to that in the next row of the result.
+    /// Elements from a position to the position in the next result row.
     pub(crate) pitch: usize,
 }
 
@@ -104,16 +105,16 @@ impl Columns for Framed<'_> {
     }
 }
 
-/// Successive lanes of a tile, and where they go.
+/// Successive lanes in a tile, with their destination.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) lane: usize,
-    /// The first element of a plane of the result.
+    /// The first element in a result plane.
     pub(crate) at: usize,
     pub(crate) count: usize,
 }
 
-/// One of the passes in which a sum is made.
+/// A pass in a sum's making.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     /// Whether nothing was added up yet.
@@ -122,20 +123,20 @@ pub(crate) struct Pass {
     pub(crate) is_last: bool,
 }
 
-/// The part of a result that is worked on.
+/// The present result part.
 pub(crate) struct Place<'r> {
-    /// The first channel of the group.
+    /// The first channel in the group.
     pub(crate) channel: usize,
-    /// Number of channels.
+    /// Channel count.
     pub(crate) made: usize,
     pub(crate) runs: &'r [Run],
     pub(crate) pass: Pass,
 }
 
-/// The result of a group, and what is done with its sums.
+/// A group's result, and the treatment of its sums.
 pub(crate) struct Made<'a, 'i, 'o> {
     pub(crate) n: usize,
-    /// The first channel of the group.
+    /// The group's first channel.
     pub(crate) first: usize,
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) start: Start<'i>,
@@ -144,7 +145,7 @@ pub(crate) struct Made<'a, 'i, 'o> {
 }
 
 impl Made<'_, '_, '_> {
-    /// Adds the products of one panel of weights and some vectors.
+    /// Adds the products of one weight panel and some vectors.
     #[inline(always)]
     pub(crate) fn panel<I: Isa>(
         &mut self,
@@ -177,7 +178,7 @@ impl Made<'_, '_, '_> {
         }
     }
 
-    /// Adds the products of `R` rows of weights and `V` vectors of columns.
+    /// Adds the products of `R` weight rows and `V` column vectors.
     #[inline(always)]
     fn tile<I: Isa, const P: usize, const R: usize, const V: usize>(
         &mut self,
@@ -230,13 +231,13 @@ impl Made<'_, '_, '_> {
 }
 
 impl Made<'_, '_, '_> {
-    /// Adds the products of `R` rows of weights and `V` vectors of columns, all of whose sums are
-    /// results, side by side: the compiler keeps them in registers.
+    /// Adds the products of `R` weight rows and `V` column vectors. All sums are results, side by
+    /// side, so the compiler keeps the sums in registers.
     ///
     /// # Arguments
     ///
-    /// * `channel`: the first of the group.
-    /// * `at`: the first element of a plane of the result.
+    /// * `channel`: the first channel in the group.
+    /// * `at`: the first element in a result plane.
     #[inline(always)]
     pub(crate) fn whole<I: Isa, const P: usize, const R: usize, const V: usize>(
         &mut self,
@@ -270,7 +271,7 @@ impl Made<'_, '_, '_> {
         }
     }
 
-    /// Adds the bias of some channels in the first pass; that of the last one for rows without one.
+    /// Adds the bias of some channels in the first pass; rows without a bias get the last bias.
     #[inline(always)]
     fn add_bias<I: Isa, const R: usize, const V: usize>(
         &self,
@@ -314,7 +315,7 @@ impl Made<'_, '_, '_> {
     }
 }
 
-/// Returns the elements of a plane that some lanes stand for.
+/// Returns a plane's elements that some lanes stand for.
 #[inline(always)]
 fn gather<I: Isa, const V: usize>(isa: I, plane: &[f32], runs: &[Run]) -> [I::F32; V] {
     let ops = isa.f32();

@@ -1,9 +1,9 @@
-//! Convolution of bytes with exact sums and a result of bytes.
+//! Byte convolution with exact sums and a byte result.
 //!
-//! A few channels lie beside each other in [lanes](crate::lanes) of scratch memory, and as many weights
-//! in another lane. The forms are those of [`crate::Conv`]: some rows of all channels in a
-//! [`Frame`], or the columns of the unrolled image (im2col) for a few positions at a time.
-//! Sums stay in registers, or in scratch memory between passes, until they are bytes.
+//! A few channels lie beside each other in [lanes](crate::lanes) in scratch memory, and as many
+//! weights in another lane. The forms are those of [`crate::Conv`]: some rows of all channels in a
+//! [`Frame`], or the columns of the unrolled image (im2col) for a few positions at a time. Sums
+//! stay in registers, or in scratch memory between passes, until they become bytes.
 
 use std::ops::Range;
 
@@ -25,37 +25,37 @@ use crate::tile::{COLUMNS, LANES, ROWS, is_wide, panel_rows};
 
 /// Positions that are unrolled at a time where scratch memory is short.
 const FEW: usize = 16;
-/// Rows of lanes that are unrolled at a time, at most.
+/// Most lane rows that are unrolled at a time.
 const DEPTH: usize = 384;
 /// Rows of lanes that are unrolled at a time, at least, unless there are fewer.
 const SHALLOW: usize = 24;
-/// Parts into which the rows of a result may be cut.
+/// Most parts into which the result rows may be cut.
 const MOST_BANDS: usize = 32;
 /// Weights that stay in a second-level cache while all positions are worked on.
 const CACHED: usize = 1 << 16;
-/// Elements of the vectors of a tile.
+/// Elements in a tile's vectors.
 const TILE: usize = 48;
 
 impl QuantizedConv {
-    /// Returns the number of elements of [`QuantizedConv::pack`].
+    /// Returns the length of the weights by [`QuantizedConv::pack`].
     pub fn packed_len(&self) -> usize {
         self.lanes_len() + self.totals_len()
     }
 
-    /// Returns the number of lanes of weights.
+    /// Returns the weight lane count.
     fn lanes_len(&self) -> usize {
         self.groups * self.panels() * panel_rows() * self.depth_lanes()
     }
 
-    /// Returns the number of sums of weights: one per channel of the result, if they are of use.
+    /// Returns the number of weight sums: one per result channel, if sums are needed.
     fn totals_len(&self) -> usize {
         if self.lanes == Lanes::Pairs { 0 } else { self.groups * self.fan_out }
     }
 
-    /// Writes weights less their zero point in the order in which they are read: per group panels of
-    /// a few outputs, eight where a processor has 32 registers, otherwise six, in each of which lies
-    /// one row per lane of channels and element under the window; behind all panels, for lanes whose
-    /// zero point stays in the image, the sum of the weights of each output.
+    /// Writes weights less their zero point in reading order: per group, panels with a few outputs,
+    /// eight if a processor has 32 registers, otherwise six. A panel has one row per channel lane
+    /// and window element. For lanes whose zero point stays in the image, each output's weight sum
+    /// follows behind all panels.
     ///
     /// # Errors
     ///
@@ -88,10 +88,10 @@ impl QuantizedConv {
         Ok(())
     }
 
-    /// Returns the fastest way within some elements of scratch memory, or else the smallest one.
+    /// Returns the fastest way within so many scratch elements, or else the smallest way.
     ///
-    /// It is that of a processor with AVX-512, see [`crate::Conv::way`]; [`QuantizedConv::schedule`]
-    /// looks for the fastest way on this one.
+    /// The way is fastest on a processor with AVX-512, see [`crate::Conv::way`];
+    /// [`QuantizedConv::schedule`] finds the fastest way on this processor.
     pub fn way(&self, room: usize) -> QuantizedWay {
         let unrolled = [COLUMNS, FEW].into_iter().flat_map(|columns| {
             let most = [self.depth_lanes(), DEPTH, DEPTH / 4, self.shallow()];
@@ -105,8 +105,8 @@ impl QuantizedConv {
             .unwrap_or_else(|| self.unrolled(FEW, self.shallow()))
     }
 
-    /// Returns how some threads compute the convolution of one image fastest on this processor, within
-    /// some elements of scratch memory, or else the smallest way.
+    /// Returns the fastest way on this processor for some threads to compute one image's
+    /// convolution, within so many scratch elements, or else the smallest way.
     pub fn schedule(&self, room: usize, threads: usize) -> QuantizedWay {
         if panel_rows() == ROWS {
             return self.way(room);
@@ -142,9 +142,9 @@ impl QuantizedConv {
         })
     }
 
-    /// Returns the rows of lanes that are unrolled at a time, at least. With half of those of pairs, other
-    /// lanes need no more scratch memory than pairs do: of more than [`SHALLOW`] rows of these, more than
-    /// half as many are unrolled at a time, and sums are kept besides.
+    /// Returns the fewest lane rows that are unrolled at a time. With half as many rows as pairs,
+    /// other lanes need no more scratch memory than pairs do: of more than [`SHALLOW`] rows of
+    /// pairs, more than half as many are unrolled at a time, and sums are kept besides.
     fn shallow(&self) -> usize {
         if self.lanes == Lanes::Pairs { SHALLOW } else { SHALLOW / 2 }
     }
@@ -174,9 +174,9 @@ impl QuantizedConv {
     ///
     /// # Arguments
     ///
-    /// * `encoding`: the bytes of the image.
-    /// * `weights`: those of [`QuantizedConv::pack`].
-    /// * `addend`: an integer for each channel of the result, which its sums begin with.
+    /// * `encoding`: the image bytes.
+    /// * `weights`: packed by [`QuantizedConv::pack`].
+    /// * `addend`: for each result channel, an integer that its sums begin with.
     /// * `scratch`: as much as the way needs.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ impl QuantizedConv {
     }
 }
 
-/// Such a part of the work with lanes, and its scratch memory.
+/// A work part with lanes, and its scratch memory.
 struct Paired<'a, 'o, 's> {
     sweep: QuantizedSweep<'a, 'o>,
     scratch: &'s mut [f32],
@@ -346,7 +346,7 @@ impl QuantizedSweep<'_, '_> {
         }
     }
 
-    /// Makes the results of a group with the image unrolled.
+    /// Makes a group's results with the image unrolled.
     #[inline(always)]
     fn unrolled<I: Isa, L: Lane, const N: usize>(
         &mut self,
@@ -364,7 +364,7 @@ impl QuantizedSweep<'_, '_> {
         }
     }
 
-    /// Makes the results of a group at some positions, counted from the first one of the part.
+    /// Makes a group's results at some positions, counted from the part's first position.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     fn block<I: Isa, L: Lane, const N: usize>(
@@ -419,7 +419,7 @@ impl QuantizedSweep<'_, '_> {
     }
 }
 
-/// Lanes of channels in a frame.
+/// Channel lanes in a frame.
 #[derive(Clone, Copy)]
 struct FramedLanes<'a> {
     scratch: &'a [f32],

@@ -1,8 +1,8 @@
-//! Convolutions of bytes whose columns are copied side by side, for a processor with 16 registers.
+//! Byte convolutions with columns copied side by side, for a processor with 16 registers.
 //!
-//! Columns are lanes, which have the size of single precision: they are copied as those of
-//! [`crate::copied`] are. Sums cannot wait in the result, which has bytes, so those of some channels at
-//! a few tiles are in memory of their own until they are complete.
+//! Columns are lanes with the size of single precision, copied as in [`crate::copied`]. Sums cannot
+//! wait in the result, which has bytes, so the sums for some channels at a few tiles are in
+//! separate memory until complete.
 
 use std::ops::Range;
 
@@ -22,11 +22,11 @@ use crate::raw::PlanesMut;
 use crate::requantize::Requantization;
 use crate::tile::{COLUMNS, COPIED_COLUMNS, COPIED_ROWS, FEW_ROWS, FEW_VECTORS};
 
-/// Positions whose sums are made at a time, of several tiles.
+/// Positions whose sums are made at a time, in several tiles.
 const POSITIONS: usize = COLUMNS;
 /// Panels whose sums are made at a time.
 const PANELS: usize = 21;
-/// The same where columns of all tiles are copied first: their sums stay in a first-level cache.
+/// The same if the columns of all tiles are copied first: the sums stay in a first-level cache.
 const FEW_PANELS: usize = 4;
 
 /// Returns about how many cycles the product of one group takes with the image in a frame.
@@ -36,8 +36,8 @@ pub(crate) fn framed_cycles(conv: &QuantizedConv, frame: &Frame) -> usize {
     converted + frame.copied_cycles(conv.lanes(), conv.fan_out)
 }
 
-/// Returns about how many cycles the product of one group takes with columns that are unrolled: in
-/// scratch memory, or, if that is short, in memory for copies, once for some channels of the result.
+/// Returns an estimate of the cycles for one group's product with unrolled columns: in scratch
+/// memory, or, if that is short, in copy memory, once for some result channels.
 pub(crate) fn unrolled_cycles(conv: &QuantizedConv, is_direct: bool) -> usize {
     let (positions, lanes) = (conv.window.positions(), conv.depth_lanes());
     let each = if conv.window.is_identity() { 4 } else { 24 };
@@ -46,8 +46,8 @@ pub(crate) fn unrolled_cycles(conv: &QuantizedConv, is_direct: bool) -> usize {
     unrolled + copied_cycles(positions, conv.fan_out, lanes, 1, 1)
 }
 
-/// Divides positions into as few parts of at most [`POSITIONS`], each but the last of whole tiles, and
-/// of about as many.
+/// Divides positions into as few parts of at most [`POSITIONS`] as possible, with about equal
+/// sizes; each part but the last has whole tiles.
 fn blocks(positions: Range<usize>, tile: usize) -> impl Iterator<Item = Range<usize>> {
     let tiles = positions.len().div_ceil(tile);
     let count = tiles.div_ceil(POSITIONS / tile);
@@ -57,7 +57,7 @@ fn blocks(positions: Range<usize>, tile: usize) -> impl Iterator<Item = Range<us
     })
 }
 
-/// Makes the results of all images and groups, at some of the positions.
+/// Makes the results for all images and groups, at some positions.
 #[inline(always)]
 pub(crate) fn sweep<I: Isa>(isa: I, sweep: QuantizedSweep<'_, '_>, scratch: &mut [f32]) {
     let images = sweep.image.counts()[0];
@@ -86,13 +86,13 @@ pub(crate) fn sweep<I: Isa>(isa: I, sweep: QuantizedSweep<'_, '_>, scratch: &mut
     }
 }
 
-/// The work for a group of an image.
+/// The work for one group in an image.
 struct Work<'a, 'o> {
     sweep: QuantizedSweep<'a, 'o>,
     n: usize,
     group: usize,
     memory: Memory,
-    /// Of some channels and positions.
+    /// Sums for some channels and positions.
     sums: [[f32; POSITIONS]; PANELS * FEW_ROWS],
 }
 
@@ -144,12 +144,12 @@ impl<'a> Work<'a, '_> {
         self.multiply(isa, &unrolling, 0..self.sweep.output.size());
     }
 
-    /// Makes the results of the group at some positions.
+    /// Makes the group's results at some positions.
     ///
     /// # Arguments
     ///
     /// * `columns`: as many as positions.
-    /// * `positions`: counted from the first one of the part.
+    /// * `positions`: counted from the part's first position.
     #[inline(always)]
     fn multiply<I: Isa>(&mut self, isa: I, columns: &impl Copiable, positions: Range<usize>) {
         let Self { sweep, n, group, memory, sums } = self;
@@ -200,16 +200,16 @@ impl<'a> Work<'a, '_> {
     }
 }
 
-/// The channels of a group whose columns are unrolled.
+/// A group's channels with unrolled columns.
 struct Unrolling<'a> {
     conv: &'a QuantizedConv,
     image: Image<'a, Pairs>,
-    /// The position of the first column.
+    /// The first column's position.
     start: usize,
 }
 
 impl Unrolling<'_> {
-    /// Writes columns at some positions of the window, from a row on.
+    /// Writes columns at some window positions, from a row on.
     #[inline(always)]
     fn write<I: Isa, const N: usize>(
         &self,
@@ -256,7 +256,7 @@ impl Copiable for Unrolling<'_> {
     }
 }
 
-/// The results of complete sums: a function of its own, as [`Panels`] is.
+/// The results of complete sums: a separate function, as in [`Panels`].
 struct Complete<'p, 'o> {
     finish: &'p Requantization<'p>,
     sums: &'p [[f32; POSITIONS]],
@@ -280,18 +280,18 @@ impl SimdOp for Complete<'_, '_> {
     }
 }
 
-/// The products of panels of weights and the columns of a tile: a function of its own, whose sums the
-/// compiler keeps in registers.
+/// The products of weight panels and a tile's columns: a separate function, whose sums the compiler
+/// keeps in registers.
 struct Panels<'p> {
     weights: &'p [i32],
-    /// Rows of each panel.
+    /// Rows per panel.
     lanes: usize,
     /// The first row that counts.
     row: usize,
     columns: &'p Copied<'p>,
     vectors: usize,
     sums: &'p mut [[f32; POSITIONS]],
-    /// The first position of the tile.
+    /// The tile's first position.
     at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Convolution of every channel of bytes by itself, with exact sums and a result of bytes.
+//! Convolution of every byte channel by itself, with exact sums and a byte result.
 
 use rten_simd::{Isa, SimdOp};
 
@@ -10,15 +10,15 @@ use crate::raw::{Axis, Planes, PlanesMut};
 use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 
-/// Elements of the image that are widened at a time, if a row is not longer: they stay in cache.
+/// Image elements that are widened at a time, if a row is not longer: they stay in cache.
 const SOME: usize = 512;
 
-/// The sizes of a convolution of every channel of bytes by itself.
+/// The sizes of a byte convolution of every channel by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedDepthwise(Depthwise);
 
 impl QuantizedDepthwise {
-    /// Returns a convolution of each of some channels to `fan_out` channels.
+    /// Returns a convolution from each of some channels to `fan_out` channels.
     ///
     /// # Errors
     ///
@@ -27,8 +27,7 @@ impl QuantizedDepthwise {
         Depthwise::new(window, channels, fan_out).map(Self)
     }
 
-    /// Returns the elements of scratch memory that a run needs: those of a padded plane, and of a plane
-    /// of the result or a row of the image.
+    /// Returns the scratch elements for a run: a padded plane, and a result plane or an image row.
     pub fn scratch_len(&self) -> usize {
         self.0.scratch_len().saturating_add(self.real_len())
     }
@@ -37,19 +36,19 @@ impl QuantizedDepthwise {
         self.0.window().width().max(self.0.window().positions())
     }
 
-    /// Computes the convolution, plane by plane: see [`Depthwise::run`]. Sums are exact if the
-    /// absolute values of the terms of each add up to at most 2²⁴.
+    /// Computes the convolution, plane by plane: see [`Depthwise::run`]. A sum is exact if the
+    /// absolute values of its terms add up to at most 2²⁴.
     ///
     /// # Arguments
     ///
-    /// * `encoding`: the bytes of the image.
-    /// * `weights`: one window per channel of the result, of integers less their zero point.
-    /// * `addend`: an integer for each channel of the result, which its sums begin with.
+    /// * `encoding`: the image bytes.
+    /// * `weights`: one window per result channel, with integers less the zero point.
+    /// * `addend`: for each result channel, an integer that its sums begin with.
     /// * `scratch`: see [`QuantizedDepthwise::scratch_len`].
     ///
     /// # Errors
     ///
-    /// [`WrongSize`](crate::Error::WrongSize) if an operand is of another size.
+    /// [`WrongSize`](crate::Error::WrongSize) if an operand has the wrong size.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
@@ -100,7 +99,7 @@ impl QuantizedDepthwise {
     }
 }
 
-/// Planes of bytes, one after another.
+/// Byte planes, one after another.
 struct PlaneByPlane<'a, 's> {
     sizes: &'a Depthwise,
     image: Planes<'a, u8>,
@@ -122,7 +121,7 @@ impl SimdOp for PlaneByPlane<'_, '_> {
         let (taps, fan_out) = (sizes.window().taps(), sizes.fan_out());
         let offsets = sizes.offsets();
         let (padded, real) = scratch.split_at_mut(sizes.scratch_len());
-        // What lies around the image is zero for all planes.
+        // The padding is zero for all planes.
         padded.fill(0.0);
         for n in 0..image.counts()[0] {
             for channel in 0..image.counts()[1] {

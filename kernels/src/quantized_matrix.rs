@@ -1,9 +1,9 @@
-//! The product of rows of bytes and a constant matrix, with exact sums and a result of bytes.
+//! The product of byte rows and a constant matrix, with exact sums and a byte result.
 //!
-//! As in [`crate::QuantizedConv`], a few elements of a row and as many rows of the matrix lie beside
-//! each other in [lanes](crate::lanes): elements of rows are the channels of an image there. The matrix is
-//! stored in panels of columns; lanes of some rows at a time are made in scratch memory, and multiplied
-//! by each panel.
+//! As in [`crate::QuantizedConv`], a few row elements and as many matrix rows lie beside each other
+//! in [lanes](crate::lanes): row elements take the place of image channels. The matrix is stored in
+//! column panels; lanes for some rows at a time are made in scratch memory, and multiplied by each
+//! panel.
 
 use rten_simd::{Isa, SimdOp};
 
@@ -16,12 +16,12 @@ use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 use crate::tile::{COLUMNS, ROWS};
 
-/// Columns of the last panels.
+/// Columns in the last panels.
 const FEW: usize = 16;
-/// Blocks of rows whose lanes are made at a time, at most: a panel is read once for all of them.
+/// Most row blocks whose lanes are made at a time: a panel is read once for all blocks.
 const BLOCKS: usize = 8;
 
-/// The sizes of a constant matrix of integers.
+/// Constant integer matrix sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedMatrix {
     depth: usize,
@@ -30,16 +30,17 @@ pub struct QuantizedMatrix {
 }
 
 impl QuantizedMatrix {
-    /// Returns a matrix of `depth` rows.
+    /// Returns a matrix with `depth` rows.
     ///
     /// # Arguments
     ///
-    /// * `lanes`: those of the elements. Scratch memory for [`Lanes::Pairs`] has room for others.
+    /// * `lanes`: the lanes for the elements. Scratch memory for [`Lanes::Pairs`] has room for
+    ///   other lanes.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] if a size is zero, the number of elements overflows, or a sum has so many
-    /// terms that 32 bits might not hold it.
+    /// [`Error::OutOfRange`] if a size is zero, the number of elements overflows, or a sum has more
+    /// terms than 32 bits can hold.
     pub fn new(depth: usize, columns: usize, lanes: Lanes) -> Result<Self> {
         let len = columns.checked_next_multiple_of(FEW).and_then(|all| all.checked_mul(depth));
         if len.is_none_or(|len| len == 0) || depth > MOST_TERMS {
@@ -48,12 +49,12 @@ impl QuantizedMatrix {
         Ok(Self { depth, columns, lanes })
     }
 
-    /// Returns the lanes of a row.
+    /// Returns the lanes per row.
     fn depth_lanes(&self) -> usize {
         self.depth.div_ceil(self.lanes.channels())
     }
 
-    /// Returns the first column of each panel, and how many columns it has.
+    /// Returns the first column of each panel, and the panel's number of columns.
     fn panels(&self) -> impl Iterator<Item = (usize, usize)> {
         let wide = self.columns / COLUMNS;
         let few = (self.columns % COLUMNS).div_ceil(FEW);
@@ -61,27 +62,27 @@ impl QuantizedMatrix {
         (0..wide).map(|panel| (panel * COLUMNS, COLUMNS)).chain(last)
     }
 
-    /// Returns the number of elements of the packed matrix.
+    /// Returns the packed matrix length.
     pub fn packed_len(&self) -> usize {
         self.lanes_len() + self.totals_len()
     }
 
-    /// Returns the number of lanes of the matrix.
+    /// Returns the matrix lane count.
     fn lanes_len(&self) -> usize {
         self.columns.next_multiple_of(FEW) * self.depth_lanes()
     }
 
-    /// Returns the number of sums of columns, if they are of use.
+    /// Returns the number of column sums, if sums are needed.
     fn totals_len(&self) -> usize {
         if self.lanes == Lanes::Pairs { 0 } else { self.columns }
     }
 
-    /// Writes a matrix of integers less their zero point in the order in which it is read, and behind it,
-    /// for lanes whose zero point stays in rows, the sum of each column, as the bits of an integer.
+    /// Writes a matrix of integers less their zero point in reading order. For lanes whose zero
+    /// point stays in rows, each column's sum follows, as the bits of an integer.
     ///
     /// # Arguments
     ///
-    /// * `elements`: rows of the matrix one after another.
+    /// * `elements`: the matrix rows one after another.
     ///
     /// # Errors
     ///
@@ -117,21 +118,21 @@ impl QuantizedMatrix {
         Ok(())
     }
 
-    /// Returns the elements of scratch memory with which a product of some rows is fastest; fewer, but
-    /// at least those for one row, do.
+    /// Returns the scratch elements for the fastest product with some rows; fewer suffice, but at
+    /// least those for one row.
     pub fn scratch_len(&self, rows: usize) -> usize {
         rows.div_ceil(ROWS).clamp(1, BLOCKS) * ROWS * self.depth_lanes()
     }
 
-    /// Multiplies rows of bytes by the matrix.
+    /// Multiplies byte rows by the matrix.
     ///
     /// # Arguments
     ///
     /// * `rows`: channels of one image, each a row.
-    /// * `matrix`: that of [`QuantizedMatrix::pack`].
-    /// * `addend`: an integer for each column, which its sums begin with.
-    /// * `finish`: scales and shifts are those of columns.
-    /// * `scratch`: at least [`QuantizedMatrix::scratch_len`] of one row.
+    /// * `matrix`: packed by [`QuantizedMatrix::pack`].
+    /// * `addend`: for each column, an integer that its sums begin with.
+    /// * `finish`: scales and shifts are per column.
+    /// * `scratch`: at least [`QuantizedMatrix::scratch_len`] for one row.
     ///
     /// # Errors
     ///
@@ -192,7 +193,7 @@ impl QuantizedMatrix {
     }
 }
 
-/// Some of the rows.
+/// Some rows.
 struct MatrixSweep<'a, 'o> {
     sizes: &'a QuantizedMatrix,
     /// Rows whose lanes are made at a time.
@@ -207,7 +208,7 @@ struct MatrixSweep<'a, 'o> {
     output: PlanesMut<'o, u8>,
 }
 
-/// Such a part of the work, and its scratch memory.
+/// A work part with its scratch memory.
 struct Bound<'a, 'o, 's, L> {
     sweep: MatrixSweep<'a, 'o>,
     scratch: &'s mut [f32],
@@ -243,7 +244,7 @@ impl<L: Lane> SimdOp for Bound<'_, '_, '_, L> {
 }
 
 impl MatrixSweep<'_, '_> {
-    /// Writes lanes of some rows, those of [`ROWS`] rows beside each other.
+    /// Writes lanes for some rows; the lanes for [`ROWS`] rows lie beside each other.
     #[inline(always)]
     fn fill<L: Lane>(&self, n: usize, first: usize, rows: usize, scratch: &mut [f32]) {
         let lanes = self.sizes.depth_lanes();
@@ -251,12 +252,12 @@ impl MatrixSweep<'_, '_> {
             for row in 0..ROWS {
                 let at = block * ROWS + row;
                 if at >= rows {
-                    continue; // No result is made of what is there.
+                    continue; // No result uses the lanes there.
                 }
                 let line = self.rows.plane(n, first + at);
                 let elements = line.chunks(L::LANES.channels());
                 for (to, some) in target.as_chunks_mut::<ROWS>().0.iter_mut().zip(elements) {
-                    // The weights of missing elements are zero.
+                    // The weights for missing elements are zero.
                     let mut channels = [L::Element::default(); MOST_CHANNELS];
                     for (element, &byte) in channels.iter_mut().zip(some) {
                         *element = L::element(self.encoding, byte);
@@ -267,7 +268,7 @@ impl MatrixSweep<'_, '_> {
         }
     }
 
-    /// Makes the results of some rows and a panel of columns.
+    /// Makes the results for some rows and a column panel.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "numbers of rows and columns")]
     fn panel<I: Isa, L: Lane, const N: usize>(
@@ -289,7 +290,7 @@ impl MatrixSweep<'_, '_> {
         for (start, column) in starts.iter_mut().zip(column..column + width) {
             let addend = self.addend.map_or(0, |addend| addend[column]);
             let total = self.totals.get(column).map_or(0, |total| total.to_bits().cast_signed());
-            // Sums are right modulo 2³², and those that are complete are in range.
+            // Sums are right modulo 2³², and complete sums are in range.
             let sum = addend.wrapping_sub(total.wrapping_mul(zero));
             *start = f32::from_bits(sum.cast_unsigned());
         }

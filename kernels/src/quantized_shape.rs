@@ -1,4 +1,4 @@
-//! The shape of a convolution of bytes, the ways to compute the convolution, and one sweep over images.
+//! The shape of a byte convolution, the ways to compute the convolution, and a sweep over images.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::raw::{Planes, PlanesMut};
 use crate::requantize::Requantization;
 use crate::tile::panel_rows;
 
-/// The sizes of a convolution of bytes.
+/// Byte convolution sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedConv {
     pub(crate) window: Sliding,
@@ -22,31 +22,31 @@ pub struct QuantizedConv {
     pub(crate) lanes: Lanes,
 }
 
-/// A way to compute a convolution of bytes.
+/// A way to compute a byte convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuantizedWay {
     pub(crate) form: ImageForm,
     pub(crate) cycles: usize,
 }
 
-/// The form of the image.
+/// The image's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageForm {
     /// The unrolled image.
     Unrolled {
         /// Positions at a time.
         columns: usize,
-        /// Rows of lanes at a time.
+        /// Lane rows at a time.
         rows: usize,
-        /// Rows of sums of several passes that are kept in scratch memory.
+        /// Rows of sums that are kept in scratch memory over several passes.
         held: usize,
     },
-    /// Lanes of channels in a frame.
+    /// Channel lanes in a frame.
     Framed(Frame),
 }
 
 impl QuantizedWay {
-    /// Returns the elements of scratch memory that it needs.
+    /// Returns the scratch elements that the way needs.
     pub fn scratch_len(&self) -> usize {
         match self.form {
             ImageForm::Unrolled { columns, rows, held } => columns * (rows + held),
@@ -54,8 +54,8 @@ impl QuantizedWay {
         }
     }
 
-    /// Returns the positions at which results can be made by themselves: parts of a division are
-    /// multiples of it.
+    /// Returns the unit of positions whose results can be made separately: parts of a division are
+    /// multiples of the unit.
     pub(crate) fn step(&self) -> usize {
         match self.form {
             ImageForm::Unrolled { columns, .. } => columns,
@@ -63,23 +63,23 @@ impl QuantizedWay {
         }
     }
 
-    /// Returns about how many cycles the product of one group takes: see [`crate::Way::cycles`].
+    /// Returns an estimate of the cycles for one group's product: see [`crate::Way::cycles`].
     pub fn cycles(&self) -> usize {
         self.cycles
     }
 }
 
 impl QuantizedConv {
-    /// Returns a convolution of `groups` groups, each from `fan_in` channels to `fan_out`.
+    /// Returns a convolution with `groups` groups, each from `fan_in` channels to `fan_out`.
     ///
     /// # Arguments
     ///
-    /// * `lanes`: those of the weights. Ways of [`Lanes::Pairs`] have room for those of others.
+    /// * `lanes`: the lanes for the weights. Ways with [`Lanes::Pairs`] have room for other lanes.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] if a size is zero, a product of sizes overflows, or a sum has so many
-    /// terms that 32 bits might not hold it.
+    /// [`Error::OutOfRange`] if a size is zero, a product of sizes overflows, or a sum has more
+    /// terms than 32 bits can hold.
     pub fn new(
         window: Sliding,
         groups: usize,
@@ -101,12 +101,12 @@ impl QuantizedConv {
         self.fan_in * self.window.taps()
     }
 
-    /// Returns the lanes of a position: those of channels.
+    /// Returns the lanes per position: the channel lanes.
     pub(crate) fn lanes(&self) -> usize {
         self.fan_in.div_ceil(self.lanes.channels())
     }
 
-    /// Returns the lanes of a column: those of channels, times elements under the window.
+    /// Returns the lanes per column: channel lanes, times elements under the window.
     pub(crate) fn depth_lanes(&self) -> usize {
         self.lanes() * self.window.taps()
     }
@@ -116,25 +116,25 @@ impl QuantizedConv {
     }
 }
 
-/// All images and groups, at some of the positions.
+/// All images and groups, at some positions.
 pub(crate) struct QuantizedSweep<'a, 'o> {
     pub(crate) conv: &'a QuantizedConv,
     pub(crate) way: &'a QuantizedWay,
     pub(crate) image: &'a Planes<'a, u8>,
     pub(crate) encoding: Encoding,
     pub(crate) weights: &'a [i32],
-    /// Per channel of the result, the sum of its weights, if a zero point is in the image.
+    /// For each result channel, the sum of the weights, if a zero point is in the image.
     pub(crate) totals: &'a [i32],
     pub(crate) addend: Option<&'a [i32]>,
     pub(crate) finish: &'a Requantization<'a>,
     /// The first position.
     pub(crate) start: usize,
-    /// As many elements of each plane as there are positions.
+    /// As many elements per plane as there are positions.
     pub(crate) output: PlanesMut<'o, u8>,
 }
 
 impl<'a> QuantizedSweep<'a, '_> {
-    /// Returns the channels of a group of an image.
+    /// Returns the channels in an image group.
     pub(crate) fn image_of<L: Lane>(&self, n: usize, group: usize) -> Image<'a, L> {
         let fan_in = self.conv.fan_in;
         Image {
@@ -146,7 +146,7 @@ impl<'a> QuantizedSweep<'a, '_> {
         }
     }
 
-    /// Writes the integers that sums of some channels begin with.
+    /// Writes the integers that the sums for some channels begin with.
     #[inline(always)]
     pub(crate) fn begin<L: Lane, const N: usize>(
         &self,
@@ -159,7 +159,7 @@ impl<'a> QuantizedSweep<'a, '_> {
             let channel = Some(channel + row).filter(|_| row < made);
             let of =
                 |integers: &[i32]| channel.and_then(|at| integers.get(at).copied()).unwrap_or(0);
-            // Sums are right modulo 2³², and those that are complete are in range.
+            // Sums are right modulo 2³², and complete sums are in range.
             let start = self.addend.map_or(0, of).wrapping_sub(of(self.totals).wrapping_mul(zero));
             sums.fill(f32::from_bits(start.cast_unsigned()));
         }

@@ -1,4 +1,4 @@
-//! Views of memory that other languages own. The only `unsafe` of this crate.
+//! Views of memory that other languages own. The only `unsafe` in this crate.
 
 #![allow(unsafe_code, reason = "operands are addresses that Python gives")]
 
@@ -22,9 +22,9 @@ use crate::bytes::{Encoding, MIDDLE, SOME};
 use crate::error::{Error, Result};
 use crate::order::numbered;
 
-/// The place of planes in memory: each is contiguous, and they are at equal distances.
+/// The place of planes in memory: each plane is contiguous, and planes are at equal distances.
 ///
-/// Invariant: `end` elements from the first one on contain all planes, and no product of sizes and
+/// Invariant: `end` elements from the first on contain all planes, and no product of sizes and
 /// steps below overflows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
@@ -35,7 +35,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout of `counts[0]` times `counts[1]` planes of `size` elements.
+    /// Returns the layout for `counts[0]` times `counts[1]` planes with `size` elements.
     fn new(counts: [usize; 2], steps: [usize; 2], size: usize) -> Result<Self> {
         let span = |count: usize, step: usize| count.checked_sub(1)?.checked_mul(step);
         let end = span(counts[0], steps[0])
@@ -46,7 +46,7 @@ impl Layout {
         Ok(Self { counts, steps, size, end })
     }
 
-    /// Returns the elements of a plane, counted from the first one.
+    /// Returns the elements of a plane, relative to the first element.
     ///
     /// # Panics
     ///
@@ -58,7 +58,8 @@ impl Layout {
         start..start + self.size
     }
 
-    /// Returns the layout of some of the planes, or of some elements of each, and its first element.
+    /// Returns the layout of some planes, or of some elements per plane, and the layout's first
+    /// element.
     ///
     /// # Panics
     ///
@@ -80,8 +81,8 @@ impl Layout {
         }
     }
 
-    /// Returns the first element of such a part. That of a part without planes, which may lie
-    /// behind the last plane, is 0.
+    /// Returns the first element of such a part, or 0 for a part without planes, which may lie
+    /// behind the last plane.
     fn start(&self, image: usize, channel: usize, element: usize) -> usize {
         if image < self.counts[0] && channel < self.counts[1] {
             image * self.steps[0] + channel * self.steps[1] + element
@@ -91,7 +92,7 @@ impl Layout {
     }
 }
 
-/// Planes that a kernel reads: images, each of some channels.
+/// Planes that a kernel reads: images, each with some channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Planes<'a, T = f32> {
     first: *const T,
@@ -106,7 +107,7 @@ pub(crate) enum Axis {
     Images,
     /// By channels.
     Channels,
-    /// By the elements of every plane.
+    /// The elements within every plane.
     Elements,
 }
 
@@ -118,11 +119,12 @@ pub struct PlanesMut<'a, T = f32> {
     memory: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: as a shared slice, which the contract of `Planes::from_raw` makes of each plane.
+// SAFETY: as a shared slice, which the contract of `Planes::from_raw` permits for each plane.
 unsafe impl<T: Sync> Send for Planes<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Planes<'_, T> {}
-// SAFETY: as an exclusive slice, which the contract of `PlanesMut::from_raw` makes of each plane.
+// SAFETY: as an exclusive slice, which the contract of `PlanesMut::from_raw` permits for each
+// plane.
 unsafe impl<T: Send> Send for PlanesMut<'_, T> {}
 
 impl<'a, T> Planes<'a, T> {
@@ -130,9 +132,9 @@ impl<'a, T> Planes<'a, T> {
     ///
     /// # Arguments
     ///
-    /// * `counts`: images, and channels of each.
+    /// * `counts`: images, and channels per image.
     /// * `steps`: elements from one image, and from one channel, to the next.
-    /// * `size`: elements of a plane.
+    /// * `size`: elements per plane.
     ///
     /// # Errors
     ///
@@ -140,8 +142,8 @@ impl<'a, T> Planes<'a, T> {
     ///
     /// # Safety
     ///
-    /// For `'a`, each plane is initialized memory of `T`, aligned for `T`, and nobody writes it
-    /// while a slice of it is in use.
+    /// For `'a`, each plane is initialized memory of `T`, aligned for `T`, and nobody writes the
+    /// plane while a slice of the plane is in use.
     pub unsafe fn from_raw(
         first: *const T,
         counts: [usize; 2],
@@ -155,7 +157,7 @@ impl<'a, T> Planes<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if the data is not of that many elements.
+    /// [`Error::WrongSize`] if the data has more or fewer elements.
     pub fn new(data: &'a [T], counts: [usize; 2], size: usize) -> Result<Self> {
         let layout = contiguous(data.len(), counts, size)?;
         Ok(Self { first: data.as_ptr(), layout, memory: PhantomData })
@@ -180,7 +182,7 @@ impl<'a, T> Planes<'a, T> {
         Self { first, layout, memory: PhantomData }
     }
 
-    /// Returns the number of images, and that of channels of each.
+    /// Returns the image count, and the channels per image.
     pub fn counts(&self) -> [usize; 2] {
         self.layout.counts
     }
@@ -190,7 +192,7 @@ impl<'a, T> Planes<'a, T> {
         self.layout.steps[1]
     }
 
-    /// Returns the number of elements of a plane.
+    /// Returns the elements per plane.
     pub fn size(&self) -> usize {
         self.layout.size
     }
@@ -203,9 +205,9 @@ impl<'a, T> Planes<'a, T> {
     #[inline(always)]
     pub fn plane(&self, image: usize, channel: usize) -> &'a [T] {
         let range = self.layout.plane(image, channel);
-        // SAFETY: the range is part of `end` elements (invariant of `Layout`), which do not
-        // exceed `isize::MAX` bytes; the plane is memory of `T` by the contract of `from_raw`, or
-        // part of the slice that `new` was given.
+        // SAFETY: the range is within `end` elements (invariant of `Layout`), which do not exceed
+        // `isize::MAX` bytes; the plane is memory of `T` by the contract of `from_raw`, or in the
+        // slice that `new` was given.
         let first = unsafe { self.first.add(range.start) };
         // SAFETY: as above; nobody writes the plane meanwhile.
         unsafe { slice::from_raw_parts(first, range.len()) }
@@ -222,7 +224,7 @@ impl<'a, T> PlanesMut<'a, T> {
     /// # Safety
     ///
     /// For `'a`, each plane is initialized memory of `T`, aligned for `T`, and nobody else reads or
-    /// writes it while a slice of it is in use.
+    /// writes the plane while a slice of the plane is in use.
     pub unsafe fn from_raw(
         first: *mut T,
         counts: [usize; 2],
@@ -241,13 +243,14 @@ impl<'a, T> PlanesMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if the data is not of that many elements.
+    /// [`Error::WrongSize`] if the data has more or fewer elements.
     pub fn new(data: &'a mut [T], counts: [usize; 2], size: usize) -> Result<Self> {
         let layout = contiguous(data.len(), counts, size)?;
         Ok(Self { first: data.as_mut_ptr(), layout, memory: PhantomData })
     }
 
-    /// Whether each plane is also the one of `others` with its number, or shares no element with any.
+    /// Returns whether each plane equals the plane with the same number in `others`, or shares no
+    /// element with any.
     pub(crate) fn is_same_or_apart(&self, others: &Planes<'_, T>) -> bool {
         let span = |first: usize, layout: &Layout| first..first + layout.end * size_of::<T>();
         let own = span(self.first.addr(), &self.layout);
@@ -280,7 +283,7 @@ impl<'a, T> PlanesMut<'a, T> {
         PlanesMut { first: self.first, layout: self.layout, memory: PhantomData }
     }
 
-    /// Returns the first of all images, channels or elements of planes, and keeps the others.
+    /// Returns the first images, channels or plane elements, and keeps the others.
     ///
     /// # Panics
     ///
@@ -307,12 +310,12 @@ impl<'a, T> PlanesMut<'a, T> {
         taken
     }
 
-    /// Returns the number of images, and that of channels of each.
+    /// Returns the image count, and the channels per image.
     pub fn counts(&self) -> [usize; 2] {
         self.layout.counts
     }
 
-    /// Returns the number of elements of a plane.
+    /// Returns the elements per plane.
     pub fn size(&self) -> usize {
         self.layout.size
     }
@@ -333,11 +336,11 @@ impl<'a, T> PlanesMut<'a, T> {
     }
 }
 
-/// Elements of vectors from which on there are registers for masks.
+/// Elements per vector from which on processors have mask registers.
 const MASKED: usize = 16;
-/// Elements of the widest vectors.
+/// Elements in the widest vectors.
 const WIDEST: usize = 64;
-/// From the element on that lies so many before the middle, as many are one, and all others zero.
+/// From `n` elements before the middle on, `n` elements are one, and all later elements zero.
 const EDGE: [f32; 2 * WIDEST] = {
     let mut edge = [0.0; 2 * WIDEST];
     let mut at = 0;
@@ -356,7 +359,7 @@ fn first_lanes<I: Isa>(isa: I, count: usize) -> <I::F32 as Simd>::Mask {
     ops.gt(ops.load(&EDGE[WIDEST - count..]), ops.zero())
 }
 
-/// Reads as many elements as a slice has, at most those of a vector; other lanes are zero.
+/// Reads the elements of a slice, at most a vector's elements; other lanes are zero.
 #[inline(always)]
 pub(crate) fn load_part<I: Isa>(isa: I, source: &[f32]) -> I::F32 {
     let ops = isa.f32();
@@ -364,11 +367,11 @@ pub(crate) fn load_part<I: Isa>(isa: I, source: &[f32]) -> I::F32 {
         return ops.load(source);
     }
     let mask = first_lanes(isa, source.len());
-    // SAFETY: the elements that the mask names are those of `source`.
+    // SAFETY: the elements that the mask names are in `source`.
     unsafe { ops.load_ptr_mask(source.as_ptr(), mask) }
 }
 
-/// Reads `V` vectors that lie side by side, or what there is of them; other lanes are zero.
+/// Reads `V` vectors that lie side by side, as far as `source` goes; other lanes are zero.
 ///
 /// The function of `rten_simd` calls a closure, which the compiler may give other vector instructions.
 #[inline(always)]
@@ -401,17 +404,17 @@ pub(crate) fn add_products<I: Isa, const R: usize, const V: usize>(
     for (r, sums) in sums.iter_mut().enumerate() {
         for (v, sum) in sums.iter_mut().enumerate() {
             let first = source.as_ptr().wrapping_add(r * step + v * ops.len());
-            // SAFETY: `r` is at most `R - 1` and `v` at most `V - 1`, so that the vector ends where the
-            // last one does, or ahead of it: in the slice.
+            // SAFETY: `r` is at most `R - 1` and `v` at most `V - 1`, so that the vector ends where
+            // the last vector does, or ahead: in the slice.
             let vector = unsafe { ops.load_ptr(first) };
             *sum = ops.mul_add(factor, vector, *sum);
         }
     }
 }
 
-/// Adds products of `factors[K * apart]` to sums: row `r` has vectors side by side from
-/// `source[(r * S + K) * step]` on. Where several rows are the same ones, for another `K`, compilers load
-/// their vectors once, since the places are the same expressions.
+/// Adds products with `factors[K * apart]` to sums: row `r` has vectors side by side from
+/// `source[(r * S + K) * step]` on. Where several rows coincide, for another `K`, compilers load
+/// the vectors once, since the places are the same expressions.
 #[inline(always)]
 pub(crate) fn add_row<I: Isa, const K: usize, const S: usize, const R: usize, const V: usize>(
     isa: I,
@@ -428,8 +431,8 @@ pub(crate) fn add_row<I: Isa, const K: usize, const S: usize, const R: usize, co
     for (r, sums) in sums.iter_mut().enumerate() {
         for (v, sum) in sums.iter_mut().enumerate() {
             let first = source.as_ptr().wrapping_add((r * S + K) * step + v * ops.len());
-            // SAFETY: `r` is at most `R - 1` and `v` at most `V - 1`, so that the vector ends where the
-            // last one does, or ahead of it: in the slice.
+            // SAFETY: `r` is at most `R - 1` and `v` at most `V - 1`, so that the vector ends where
+            // the last vector does, or ahead: in the slice.
             let vector = unsafe { ops.load_ptr(first) };
             *sum = ops.mul_add(factor, vector, *sum);
         }
@@ -444,10 +447,10 @@ pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
         ops.store(vector, target);
     } else if ops.len() >= MASKED {
         let mask = first_lanes(isa, target.len());
-        // SAFETY: the elements that the mask names are those of `target`.
+        // SAFETY: the elements that the mask names are in `target`.
         unsafe { ops.store_ptr_mask(vector, target.as_mut_ptr(), mask) };
     } else {
-        // A masked store of AVX2 takes a dozen cycles on some processors.
+        // A masked AVX2 store takes a dozen cycles on some processors.
         let mut all = [0.0; MASKED];
         ops.store(vector, &mut all);
         let count = target.len();
@@ -462,8 +465,8 @@ pub(crate) fn store_part<I: Isa>(isa: I, vector: I::F32, target: &mut [f32]) {
     }
 }
 
-/// Returns, for each lane of two vectors, the sum of the products of their lower halves and of their
-/// upper halves, which are signed numbers of 16 bits.
+/// Returns, for each lane of two vectors, the sum of the products of the lower halves and of the
+/// upper halves, which are signed 16-bit numbers.
 #[inline(always)]
 pub(crate) fn pair_products<I: Isa>(isa: I, a: I::I32, b: I::I32) -> I::I32 {
     #[cfg(target_arch = "x86_64")]
@@ -471,9 +474,9 @@ pub(crate) fn pair_products<I: Isa>(isa: I, a: I::I32, b: I::I32) -> I::I32 {
         use std::arch::x86_64 as x86;
         use std::mem::transmute_copy;
 
-        // Which instructions there are follows from the length of vectors alone: of the sets that
-        // `rten_simd` knows on this architecture, AVX2 has vectors of 32 bytes, and AVX-512 with
-        // BW has those of 64 bytes. A value of an `Isa` exists only where its instructions do.
+        // The vector length alone tells the instructions: among the sets that `rten_simd` knows on
+        // this architecture, AVX2 has 32-byte vectors, and AVX-512 with BW has 64-byte vectors. A
+        // value of an `Isa` exists only where its instructions do.
         match size_of::<I::I32>() {
             32 => {
                 // SAFETY: both types are 32 bytes, and any bits are a value of either.
@@ -518,8 +521,8 @@ impl Vnni {
 
     /// Runs an operation with such instructions.
     ///
-    /// No other kind of processor runs the same operation: where two kinds share its closures, compilers
-    /// may not put them into the function of either, and each vector instruction becomes a call.
+    /// No other processor kind runs the same operation: where two kinds share closures, compilers
+    /// may inline the closures into neither function, and each vector instruction becomes a call.
     pub(crate) fn dispatch<Op: SimdOp>(self, op: Op) -> Op::Output {
         #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx512vnni,f16c")]
         fn with<Op: SimdOp>(isa: Avx512Isa, op: Op) -> Op::Output {
@@ -531,8 +534,8 @@ impl Vnni {
         unsafe { with(self.0, op) }
     }
 
-    /// Returns sums and, for each lane of two vectors, the sum of the products of four unsigned bytes
-    /// and four signed ones.
+    /// Returns sums and, for each lane of two vectors, the sum of the products of four unsigned
+    /// bytes and four signed bytes.
     ///
     /// # Panics
     ///
@@ -581,7 +584,7 @@ impl Vnni {
     }
 }
 
-/// Puts the bytes of a table in the place of their numbers.
+/// Replaces bytes by the table entries with their numbers.
 pub(crate) fn look_up(table: &[u8; 256], codes: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vbmi") {
@@ -610,7 +613,8 @@ fn look_up_in_vectors(table: &[u8; 256], codes: &mut [u8]) {
         bytes[..codes.len()].copy_from_slice(codes);
         // SAFETY: both types are 64 bytes, and any bits are a value of either.
         let numbers = unsafe { transmute::<[u8; LANES], __m512i>(bytes) };
-        // The lowest seven bits of a number say which of 128 bytes, the highest one which half.
+        // The lowest seven bits of a number select among 128 bytes, the highest bit selects the
+        // half.
         let low = _mm512_permutex2var_epi8(parts[0], numbers, parts[1]);
         let high = _mm512_permutex2var_epi8(parts[2], numbers, parts[3]);
         let found = _mm512_mask_blend_epi8(_mm512_movepi8_mask(numbers), low, high);
@@ -638,14 +642,14 @@ const UNSIGNED: Encoding = Encoding { is_signed: false, zero: 0 };
 pub enum Kind {
     /// Single-precision numbers.
     Single,
-    /// Signed integers of 8 bits.
+    /// Signed 8-bit integers.
     Signed,
-    /// Unsigned integers of 8 bits.
+    /// Unsigned 8-bit integers.
     Unsigned,
 }
 
 impl Kind {
-    /// Returns the bytes of an element.
+    /// Returns the bytes per element.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Single => size_of::<f32>(),
@@ -680,10 +684,10 @@ impl<'a> Elements<'a> {
     ///
     /// # Safety
     ///
-    /// For the lifetime of the result, `len` elements of this kind at `first` are initialized memory,
-    /// aligned for it; while one of the methods runs, no other thread writes the elements that it
-    /// copies, and no reference of Rust to them is in use. `Elements::write` is called only where
-    /// they can be written.
+    /// For the lifetime of the result, `len` elements of this kind at `first` are initialized
+    /// memory, aligned for the kind. While a method runs, no other thread writes the elements that
+    /// the method copies, and no Rust reference to these elements is in use. `Elements::write` is
+    /// called only where the elements can be written.
     pub unsafe fn from_raw(first: *mut u8, kind: Kind, len: usize) -> Result<Self> {
         if len > isize::MAX.unsigned_abs() / size_of::<f32>() {
             return Err(Error::OutOfRange { what: "the number of elements" });
@@ -691,14 +695,15 @@ impl<'a> Elements<'a> {
         Ok(Self { first, kind, len, memory: PhantomData })
     }
 
-    /// Returns the number of elements.
+    /// Returns the element count.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a view of memory, not a collection")]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether each element is also one of `other`, at the same index, or shares no byte with any.
+    /// Returns whether each element is also the element of `other` at the same index, or shares no
+    /// byte with any.
     pub(crate) fn is_same_or_apart(&self, other: &Elements<'_>) -> bool {
         let span = |elements: &Elements<'_>| {
             let first = elements.first.addr();
@@ -710,11 +715,11 @@ impl<'a> Elements<'a> {
             || others.end <= own.start
     }
 
-    /// Returns the address of an element, of which `count` are there from that one on.
+    /// Returns the address of an element with at least `count` elements from there on.
     ///
     /// # Panics
     ///
-    /// If there are not as many.
+    /// If there are fewer elements.
     #[inline(always)]
     fn at(&self, start: usize, count: usize) -> *mut u8 {
         assert!(start <= self.len && count <= self.len - start, "elements out of range");
@@ -732,7 +737,7 @@ impl<'a> Elements<'a> {
     pub(crate) fn read<I: Isa>(&self, isa: I, start: usize, target: &mut [f32]) {
         let first = self.at(start, target.len());
         match self.kind {
-            // SAFETY: so many elements are there. `target` is memory of the caller, and no reference
+            // SAFETY: so many elements are there. `target` is the caller's memory, and no reference
             // to the elements is in use (contract of `from_raw`), so the two do not overlap.
             Kind::Single => unsafe {
                 first.cast::<f32>().copy_to_nonoverlapping(target.as_mut_ptr(), target.len());
@@ -742,7 +747,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Copies `source` to the elements from `start` on. Integers are the nearest ones, and bounded.
+    /// Copies `source` to the elements from `start` on. Integers are rounded to the nearest, and
+    /// bounded.
     ///
     /// # Panics
     ///
@@ -761,11 +767,11 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns views of bytes, to read those of the first one and write those of the second one.
+    /// Returns byte views, to read the first and write the second.
     ///
     /// # Panics
     ///
-    /// If elements of a kind are no bytes.
+    /// If the elements of either are not bytes.
     pub(crate) fn of_codes(
         source: &'a [u8],
         kind: Kind,
@@ -782,16 +788,16 @@ impl<'a> Elements<'a> {
         )
     }
 
-    /// Copies elements of one byte from `start` on, as they are.
+    /// Copies one-byte elements from `start` on, unchanged.
     ///
     /// # Panics
     ///
-    /// If there are not as many, or elements are no bytes.
+    /// If there are fewer elements, or elements are not bytes.
     #[inline(always)]
     pub(crate) fn read_codes(&self, start: usize, target: &mut [u8]) {
         assert!(self.kind.bytes() == 1, "elements are bytes");
         let first = self.at(start, target.len());
-        // SAFETY: so many bytes are there. `target` is memory of the caller, and no reference to the
+        // SAFETY: so many bytes are there. `target` is the caller's memory, and no reference to the
         // elements is in use (contract of `from_raw`), so the two do not overlap.
         unsafe { first.copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
     }
@@ -809,14 +815,14 @@ impl<'a> Elements<'a> {
         unsafe { first.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
     }
 
-    /// Copies elements of one byte from `start` on to `target`, as numbers.
+    /// Copies one-byte elements from `start` on to `target`, as numbers.
     #[inline(always)]
     fn read_bytes<I: Isa>(&self, isa: I, start: usize, target: &mut [f32], kind: Encoding) {
         let mut bytes = [0; SOME];
         for (index, part) in target.chunks_mut(SOME).enumerate() {
             let first = self.at(start + index * SOME, part.len());
-            // SAFETY: so many elements of at least a byte are there; `bytes` is memory of this function,
-            // so the two do not overlap.
+            // SAFETY: so many elements with at least a byte are there; `bytes` is memory of this
+            // function, so the two do not overlap.
             unsafe { first.copy_to_nonoverlapping(bytes.as_mut_ptr(), part.len()) };
             kind.singles(isa, &bytes[..part.len()], part);
         }
@@ -845,11 +851,11 @@ impl<'a> Elements<'a> {
 /// A function that is called with the number of a thread.
 type ThreadFunction<'f> = dyn Fn(usize) + Sync + 'f;
 
-/// A function that a thread lends to others, and takes back before it goes on.
+/// A function that a thread lends to other threads, and takes back before it goes on.
 #[derive(Clone, Copy, Debug)]
 struct Lent(*const ThreadFunction<'static>);
 
-// SAFETY: the function may be called by any thread, since it is `Sync`.
+// SAFETY: any thread may call the function, since it is `Sync`.
 unsafe impl Send for Lent {}
 
 /// A place where one thread lends functions to others that attend.
@@ -872,7 +878,7 @@ struct TeamState {
     /// Threads that sleep until there is a function.
     asleep: usize,
     is_closed: bool,
-    /// The panic of a thread that was in the function.
+    /// The panic of a thread in the function.
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -881,9 +887,9 @@ const LOOKS: usize = 1 << 10;
 /// Looks in between which others may have the processor: about a millisecond.
 const POLITE_LOOKS: usize = 1 << 11;
 
-/// Waits a while for a condition, and returns whether it came true.
+/// Waits a while for a condition, and returns whether the condition came true.
 ///
-/// A thread that sleeps is woken on the processor of the one that wakes it, so two that sleep in turns
+/// A sleeping thread is woken on the waking thread's processor, so two threads that sleep in turns
 /// may never run at the same time.
 fn looked(is_true: impl Fn() -> bool) -> bool {
     for look in 0..LOOKS + POLITE_LOOKS {
@@ -945,8 +951,9 @@ impl Board {
         }
     }
 
-    /// Waits for a function other than that of round `seen`, and calls it with a number unless it
-    /// was taken back meanwhile. Returns the round, or `None` if no function will come any more.
+    /// Waits for a function other than the function in round `seen`, and calls the function with a
+    /// number, unless it was taken back meanwhile. Returns the round, or `None` if no function will
+    /// come any more.
     pub(crate) fn attend(&self, seen: usize, number: usize) -> Option<usize> {
         let _: bool = looked(|| self.rounds.load(Ordering::Acquire) != seen);
         let mut state = self.lock();
@@ -982,7 +989,7 @@ impl Board {
     }
 }
 
-/// Takes a function back, and waits until no thread is in it.
+/// Takes a function back, and waits until all threads have left the function.
 struct Loan<'b>(&'b Board);
 
 impl Drop for Loan<'_> {

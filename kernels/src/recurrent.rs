@@ -9,12 +9,12 @@ use crate::matrix::Matrix;
 use crate::order::larger;
 use crate::raw::{Planes, PlanesMut, load_part, store_part};
 
-/// The kind of a recurrent layer.
+/// A recurrent layer's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// The hyperbolic tangent of all sums.
+    /// The hyperbolic tangent of each sum.
     Plain,
-    /// All sums, or zero for those below.
+    /// Each sum, or zero if negative.
     Rectified,
     /// Gates *update*, *reset* and *hidden*.
     Gated {
@@ -25,24 +25,24 @@ pub enum Cell {
     Memory,
 }
 
-/// The sizes of a recurrent layer.
+/// Recurrent layer sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recurrence {
     cell: Cell,
     hidden: usize,
 }
 
-/// The state of a layer, which its steps change: as many numbers as the hidden state has.
+/// A layer's state, which steps change: as many numbers as the hidden state has.
 #[derive(Debug)]
 pub struct State<'a> {
     /// The hidden state.
     pub hidden: &'a mut [f32],
-    /// The cell of [`Cell::Memory`]; scratch memory of [`Cell::Gated`]; unused otherwise.
+    /// The cell for [`Cell::Memory`]; scratch memory for [`Cell::Gated`]; unused otherwise.
     pub cell: &'a mut [f32],
 }
 
 impl Recurrence {
-    /// Returns a layer with a hidden state of some elements per sequence.
+    /// Returns a layer with so many hidden elements per sequence.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl Recurrence {
         Ok(made)
     }
 
-    /// Returns the number of gates.
+    /// Returns the gate count.
     pub fn gates(&self) -> usize {
         match self.cell {
             Cell::Plain | Cell::Rectified => 1,
@@ -65,8 +65,8 @@ impl Recurrence {
         }
     }
 
-    /// Returns the matrix that the hidden state is multiplied by, with the columns of all gates; but
-    /// those of [`Cell::Gated`] are the first two.
+    /// Returns the matrix that the hidden state is multiplied by, with the columns for all gates;
+    /// for [`Cell::Gated`], for the first two.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl Recurrence {
         Matrix::new(self.hidden, gates * self.hidden)
     }
 
-    /// Returns the matrix of the last gate of [`Cell::Gated`].
+    /// Returns the matrix for the last gate of [`Cell::Gated`].
     ///
     /// # Errors
     ///
@@ -85,20 +85,20 @@ impl Recurrence {
         Matrix::new(self.hidden, self.hidden)
     }
 
-    /// Does some steps of some sequences.
+    /// Does some steps for some sequences.
     ///
     /// # Arguments
     ///
-    /// * `sums`: per step and sequence, one plane with the gates' products with the input, and their
-    ///   biases. They are overwritten.
+    /// * `sums`: per step and sequence, one plane with the gates' products with the input, and the
+    ///   biases. The planes are overwritten.
     /// * `early`, `late`: packed matrices; the second is for [`Cell::Gated`] alone.
-    /// * `bias`: that of the product with the last matrix, if the reset comes late.
+    /// * `bias`: the bias of the product with the last matrix, if the reset comes late.
     /// * `made`: per step and sequence, the hidden state afterwards.
     /// * `is_backward`: whether the last step comes first.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`] if an operand is of another size.
+    /// [`Error::WrongSize`] if an operand has the wrong size.
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
     pub fn run(
         &self,
@@ -139,7 +139,7 @@ impl Recurrence {
         Ok(())
     }
 
-    /// Does one step of all sequences.
+    /// Does one step for all sequences.
     fn step(
         &self,
         sums: &mut PlanesMut<'_>,
@@ -189,7 +189,7 @@ impl Recurrence {
     }
 }
 
-/// A part of a step between products.
+/// A step's part between products.
 #[derive(Clone, Copy)]
 enum What {
     /// `h = tanh(sum)`
@@ -206,7 +206,7 @@ enum What {
     Memory,
 }
 
-/// The gates of one sequence.
+/// The gates for one sequence.
 struct Gates<'a> {
     what: What,
     sums: &'a mut [f32],
@@ -223,7 +223,7 @@ impl SimdOp for Gates<'_> {
         let (ops, width) = (isa.f32(), hidden.len());
         for at in (0..width).step_by(ops.len()) {
             let end = width.min(at + ops.len());
-            // No closures: vector instructions are those of the function around.
+            // No closures: vector instructions belong to the function around.
             macro_rules! load {
                 ($from:expr) => {
                     load_part(isa, &$from[at..end])

@@ -1,4 +1,4 @@
-//! Bytes that stand for real numbers, and exact sums of their products as such bytes.
+//! Bytes that stand for real numbers, and exact product sums as such bytes.
 
 use rten_simd::ops::{BitOps, FloatOps, NumOps, ToFloat};
 use rten_simd::{Isa, Simd};
@@ -12,19 +12,19 @@ use crate::raw::load_part;
 /// `sum · scale[c] + shift[c]`, which is bounded, divided by `divisor`, and rounded to the nearest
 /// integer, ties to even.
 ///
-/// Sums with integers that are added to them, as `QLinearConv` has, need a `divisor` of 1 alone; the
-/// conversions of `QuantizeLinear` have a shift.
+/// Sums with added integers, as in `QLinearConv`, need only a `divisor` of 1; the conversions in
+/// `QuantizeLinear` have a shift.
 #[derive(Clone, Copy, Debug)]
 pub struct Requantization<'a> {
     /// One number for each channel.
     pub scale: &'a [f32],
     /// As many numbers.
     pub shift: &'a [f32],
-    /// Smaller and larger numbers become these.
+    /// Smaller and larger numbers become these bounds.
     pub bounds: (f32, f32),
-    /// The scale of the result.
+    /// The result scale.
     pub divisor: f32,
-    /// The bytes of the result.
+    /// The result bytes.
     pub result: Encoding,
 }
 
@@ -34,18 +34,18 @@ impl Requantization<'_> {
         check("the shifts", self.shift.len(), channels)
     }
 
-    /// Returns the same for some of the channels.
+    /// Returns the conversion for some channels.
     pub(crate) fn part(&self, channels: std::ops::Range<usize>) -> Self {
         Self { scale: &self.scale[channels.clone()], shift: &self.shift[channels], ..*self }
     }
 
-    /// Writes sums of a channel, which are the bits of integers, as bytes.
+    /// Writes a channel's sums, which are the bits of integers, as bytes.
     #[inline(always)]
     pub(crate) fn integers<I: Isa>(&self, isa: I, channel: usize, sums: &[f32], target: &mut [u8]) {
         self.write(isa, channel, sums, target, |sums| isa.i32().to_float(sums.reinterpret_cast()));
     }
 
-    /// Writes sums of successive channels from one on, which are the bits of integers, as bytes.
+    /// Writes the sums of successive channels, which are the bits of integers, as bytes.
     #[inline(always)]
     pub(crate) fn row<I: Isa>(&self, isa: I, channel: usize, sums: &[f32], target: &mut [u8]) {
         let ops = isa.f32();
@@ -69,7 +69,7 @@ impl Requantization<'_> {
         }
     }
 
-    /// Writes sums of a channel, which are integers in single precision, as bytes.
+    /// Writes a channel's sums, which are integers in single precision, as bytes.
     #[inline(always)]
     pub(crate) fn singles<I: Isa>(&self, isa: I, channel: usize, sums: &[f32], target: &mut [u8]) {
         self.write(isa, channel, sums, target, |sums| sums);

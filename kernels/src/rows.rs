@@ -1,4 +1,4 @@
-//! Functions of whole rows: softmax, and normalization by mean and deviation.
+//! Functions over whole rows: softmax, and normalization by mean and deviation.
 
 use rten_simd::SimdOp;
 use rten_vecmath::{Normalize, NormalizeOptions, Softmax, Sum, SumSquare, SumSquareSub};
@@ -7,11 +7,11 @@ use crate::error::{Result, check};
 use crate::raw::{Axis, Planes, PlanesMut};
 use crate::team::{Team, even, ranges};
 
-/// Cycles per element of a row.
+/// Cycles per row element.
 const SOFTMAX: usize = 2;
 const NORMALIZATION: usize = 1;
 
-/// Writes the exponentials of each row, divided by their sum.
+/// Writes the exponentials in each row, divided by their sum.
 ///
 /// Planes are rows. Without a `source`, the rows are replaced.
 ///
@@ -24,16 +24,16 @@ pub fn softmax(source: Option<&Planes<'_>>, output: &mut PlanesMut<'_>, team: &T
     })
 }
 
-/// A normalization of rows.
+/// A row normalization.
 #[derive(Clone, Copy, Debug)]
 pub struct Normalization<'a> {
     /// Whether the mean is subtracted.
     pub is_centered: bool,
     /// Added to the variance.
     pub epsilon: f32,
-    /// Multiplied with the elements of each row.
+    /// Factors for the elements in each row.
     pub scale: Option<&'a [f32]>,
-    /// Added to the elements of each row.
+    /// Numbers that are added to the elements in each row.
     pub shift: Option<&'a [f32]>,
 }
 
@@ -42,7 +42,7 @@ impl Normalization<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand is of another size.
+    /// [`Error::WrongSize`](crate::Error::WrongSize) if an operand has the wrong size.
     pub fn run(
         &self,
         source: Option<&Planes<'_>>,
@@ -75,7 +75,7 @@ impl Normalization<'_> {
     }
 }
 
-/// Copies each row to its place, if it is not there yet, and calls a function with it.
+/// Copies each row to its place, if not there yet, and calls a function with the row.
 fn each(
     source: Option<&Planes<'_>>,
     output: &mut PlanesMut<'_>,

@@ -1,4 +1,4 @@
-//! Softmax of rows of bytes, by a table of powers.
+//! Softmax over byte rows, by a table of powers.
 
 use rten_simd::{Isa, SimdOp};
 
@@ -6,32 +6,32 @@ use crate::error::{Error, Result, check};
 use crate::raw::Elements;
 use crate::team::{Team, even, ranges};
 
-/// Different values of a byte.
+/// How many different bytes exist.
 pub const CODES: usize = 256;
 /// Elements that are converted at a time.
 const BLOCK: usize = 256;
 /// Cycles per element.
 const CYCLES: usize = 12;
 
-/// A softmax of rows of integers of 8 bits.
+/// A softmax over rows of 8-bit integers.
 ///
-/// The power of an element is looked up: `table[255]` is that of the largest one of a row, the
-/// element before it that of an integer less by one, and so on. Powers are added in order.
+/// The power of an element is looked up: `table[255]` is the power for the largest element in a
+/// row, the entry before for an integer less by one, and so on. Powers are added in order.
 #[derive(Clone, Copy, Debug)]
 pub struct TableSoftmax<'a> {
-    /// Elements of a row.
+    /// Elements per row.
     pub length: usize,
     /// [`CODES`] powers.
     pub table: &'a [f32],
-    /// Multiplied with each power, before it is divided by their sum.
+    /// Factor for each power, before the division by their sum.
     pub factor: f32,
-    /// Added to the quotient when it is rounded.
+    /// Added to the quotient at rounding.
     pub zero: f32,
 }
 
 impl TableSoftmax<'_> {
-    /// Writes `rint(power * factor / sum) + zero`, bounded, for each element of some rows, which
-    /// are one behind the other. The output may be the memory of the source.
+    /// Writes `rint(power * factor / sum) + zero`, bounded, for each element in some contiguous
+    /// rows. The output may be the memory of the source.
     ///
     /// # Errors
     ///
@@ -64,12 +64,12 @@ struct SoftmaxRow<'a, 'm> {
     softmax: &'a TableSoftmax<'a>,
     source: &'a Elements<'m>,
     output: Elements<'m>,
-    /// Its first element.
+    /// The first element.
     first: usize,
 }
 
 impl SoftmaxRow<'_, '_> {
-    /// Calls a function with the elements, block by block, and the first one of each.
+    /// Calls a function with the elements, block by block, and each block's first index.
     #[inline(always)]
     fn blocks<I: Isa>(&self, isa: I, mut function: impl FnMut(usize, &mut [f32])) {
         let end = self.first + self.softmax.length;

@@ -1,4 +1,4 @@
-//! Threads that divide the work of a kernel among them.
+//! Threads that divide a kernel's work.
 
 use std::fmt;
 use std::io;
@@ -8,15 +8,15 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::raw::Board;
 
-/// Cycles of a part, at least: some microseconds, in a third of which a thread takes notice.
+/// Least cycles per part: some microseconds; a thread takes notice in a third of that time.
 pub(crate) const LEAST: usize = 6_000;
 
-/// Threads that divide the work of a kernel among them: the one that calls it, and helpers.
+/// Threads that divide a kernel's work: the calling thread, and helpers.
 ///
-/// A team works on one kernel at a time; the kernel of another thread is not divided meanwhile. The
-/// calling thread works in the scratch memory of the kernel, and each helper in memory of its own,
-/// which is there before the first run. Helpers of a process that was forked off do not exist, so
-/// kernels are not divided there.
+/// A team works on one kernel at a time; another thread's kernel is not divided meanwhile. The
+/// calling thread works in the kernel's scratch memory, and each helper in separate memory, which
+/// is there before the first run. A forked process has no helpers, so kernels are not divided
+/// there.
 ///
 /// # Examples
 ///
@@ -43,12 +43,12 @@ pub struct Team {
 
 struct Shared {
     board: Board,
-    /// The scratch memory of each helper.
+    /// The scratch memory by helper.
     scratch: Vec<Mutex<Vec<f32>>>,
 }
 
 impl Team {
-    /// Returns a team of so many threads, the caller's among them.
+    /// Returns a team with so many threads, the caller's among them.
     ///
     /// # Errors
     ///
@@ -72,18 +72,18 @@ impl Team {
         Ok(team)
     }
 
-    /// Returns a team of the calling thread alone.
+    /// Returns a team with only the calling thread.
     pub fn alone() -> Self {
         let shared = Arc::new(Shared { board: Board::new(), scratch: Vec::new() });
         Self { shared, helpers: Vec::new(), turn: Mutex::new(()), process: 0 }
     }
 
-    /// Returns the number of threads.
+    /// Returns the thread count.
     pub fn threads(&self) -> usize {
         self.helpers.len() + 1
     }
 
-    /// Gives each helper as many elements of scratch memory, at least.
+    /// Gives each helper at least so many scratch elements.
     pub fn reserve(&self, elements: usize) {
         for scratch in &self.shared.scratch {
             let mut scratch = lock(scratch);
@@ -93,14 +93,14 @@ impl Team {
         }
     }
 
-    /// Returns the bytes of the scratch memory of all helpers.
+    /// Returns all helpers' scratch bytes.
     pub fn scratch_bytes(&self) -> usize {
         let sizes = self.shared.scratch.iter().map(|scratch| lock(scratch).len());
         sizes.sum::<usize>() * size_of::<f32>()
     }
 
-    /// Does all parts, each in one of the threads, in any order. Helpers have scratch memory of the
-    /// same size, which is allocated here if it was not [reserved](Self::reserve).
+    /// Does all parts, each in one thread, in any order. Helpers have scratch memory of the same
+    /// size, which is allocated here if not [reserved](Self::reserve).
     pub(crate) fn run<P: Send>(
         &self,
         parts: impl Iterator<Item = P> + Send,
@@ -132,7 +132,7 @@ impl Team {
     }
 }
 
-/// Returns what a lock protects. A thread that panicked there left nothing that is read.
+/// Returns the protected data. A thread that panicked there left nothing that is read.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -150,20 +150,21 @@ impl Drop for Team {
         }
         self.shared.board.close();
         for helper in self.helpers.drain(..) {
-            // A panic of a helper was passed on to the thread that it helped.
+            // A helper's panic was passed on to the thread that the helper served.
             drop(helper.join());
         }
     }
 }
 
-/// Returns the length of even parts of some units, for work of so many cycles in all: as many parts
-/// as threads, or one if they were too short. A length that is no less than `units` means one part.
+/// Returns the length of even parts of some units, for so many cycles in all: as many parts as
+/// threads, or a single part if parts were too short. A length that is at least `units` means a
+/// single part.
 pub(crate) fn even(team: &Team, units: usize, cycles: usize) -> usize {
     let parts = team.threads().min(cycles / LEAST).max(1);
     units.div_ceil(parts).max(1)
 }
 
-/// Returns successive ranges of a length, of which the last one may be shorter.
+/// Returns successive ranges of a length; the last range may be shorter.
 pub(crate) fn ranges(count: usize, length: usize) -> impl Iterator<Item = Range<usize>> + Send {
     (0..count).step_by(length).map(move |start| start..count.min(start + length))
 }

@@ -1,12 +1,12 @@
-//! Lower bounds of the peak of every packing.
+//! Lower bounds on every packing's peak.
 
 use alloc::{format, vec::Vec};
 
 use crate::base::{Error, MAX_BYTES, Result, SpaceId, Step};
 use crate::problem::Problem;
 
-/// Returns the largest *load* of a space, the most bytes live at any one step,
-/// and the first step that has it. Buffers that may be in other spaces, too, do not count.
+/// Returns the largest *load* of a space, the most bytes live at any step, and the first step with
+/// that load. Buffers that may be in other spaces, too, do not count.
 ///
 /// No packing needs fewer bytes. Runs in `O(n log n)` for `n` buffers; the number of steps does
 /// not matter.

@@ -1,4 +1,4 @@
-//! The checker of packings. It shares no code with the solver.
+//! The packing checker, which shares no code with the solver.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, string::String, vec};
@@ -10,19 +10,19 @@ use crate::problem::Problem;
 use crate::rectangles::{Held, first_overlap, overlap_beyond};
 
 impl Packing {
-    /// Verifies that these offsets solve `problem` and that the figures are true.
+    /// Verifies that the offsets solve `problem` and that the figures are true.
     ///
-    /// Buffers of one space that are live together share no byte, unless a rule permits it; buffers
-    /// that are to be apart never do; every offset is a multiple of its alignment, equal to its pin if
-    /// it has one, and that of all buffers of its group; every buffer is inside its range, and off
-    /// reserved bytes, and in one of its spaces; no pair that is to be separate is in one space; the peak of
-    /// a space is exactly the end of the highest buffer; and the status agrees with
-    /// peak, bound and capacity. Runs in `O(n log n)` for `n` buffers.
+    /// Buffers in one space that are live together share no byte, unless a rule permits sharing.
+    /// Buffers that must be apart never share a byte. Every offset is a multiple of the alignment,
+    /// equals the pin, if any, and equals the offset of all other buffers in the group. Every
+    /// buffer is inside its range, off reserved bytes, and in a permitted space. No pair that must
+    /// be separate is in one space. The peak of a space is exactly the end of the highest buffer.
+    /// The status agrees with peak, bound and capacity. Runs in `O(n log n)` for `n` buffers.
     ///
     /// # Errors
     ///
-    /// - [`Error::PlanMismatch`] if the packing is one of another problem, a buffer is not
-    ///   at its pin, or a figure is wrong.
+    /// - [`Error::PlanMismatch`] if the packing belongs to another problem, a buffer is not at its
+    ///   pin, or a figure is wrong.
     /// - [`Error::PlanMisaligned`], [`Error::PlanOutOfBounds`] and [`Error::PlanOverlap`] for
     ///   offsets that do not do.
     pub fn check(&self, problem: &Problem) -> Result<()> {
@@ -73,12 +73,12 @@ impl Packing {
         Ok(())
     }
 
-    /// Returns the position of the space of a buffer.
+    /// Returns the index of a buffer's space.
     fn place(&self, buffer: usize) -> usize {
         self.places.get(buffer).map_or(0, |space| space.index())
     }
 
-    /// Verifies that every buffer is in a space that it may be in, and the figures of that choice.
+    /// Verifies that every buffer is in a permitted space, and the figures of that choice.
     fn check_spaces(&self, problem: &Problem) -> Result<()> {
         let (buffers, spaces) = (problem.buffers(), problem.spaces().len());
         let known = if spaces > 1 { buffers.len() } else { 0 };
@@ -160,7 +160,7 @@ impl Packing {
         Ok(())
     }
 
-    /// Verifies the figures of one space, whose highest buffer ends at `peak`.
+    /// Verifies the figures of a space whose highest buffer ends at `peak`.
     fn check_space(&self, problem: &Problem, space: SpaceId, peak: u64) -> Result<()> {
         let about = &problem.spaces()[space.index()];
         let said = self.spaces[space.index()];
@@ -210,7 +210,7 @@ impl Packing {
     }
 }
 
-/// Returns the error that the packing is not one of the problem.
+/// Returns the error for a packing that does not belong to the problem.
 fn mismatch(reason: String) -> Error {
     Error::PlanMismatch { reason }
 }
@@ -257,7 +257,7 @@ mod tests {
             ("PlanMismatch", &|it| it.offsets.truncate(2)),
             ("PlanMismatch", &|it| it.spaces.truncate(1)),
             ("PlanMisaligned", &|it| it.offsets[0] = 2),
-            // With the figures that it has there, so that only the pin can refuse.
+            // With the figures for that offset, so that only the pin can refuse.
             ("PlanMismatch", &|it| {
                 it.offsets[1] = 20;
                 (it.spaces[0].peak, it.spaces[0].status) = (28, Status::Unknown);
@@ -283,13 +283,13 @@ mod tests {
         let live = |start, end| LiveRange::new(start, end).unwrap();
         let buffers = vec![
             Buffer::new(8, live(0, 2)),
-            Buffer::new(8, live(1, 3)), // over the first one
+            Buffer::new(8, live(1, 3)), // over the first buffer
             Buffer::new(4, live(4, 5)).with_multiple_of(12).unwrap(),
             Buffer::new(4, live(4, 5)).with_range(32..48),
             Buffer::new(4, live(6, 7)).with_group(3),
             Buffer::new(4, live(7, 8)).with_group(3),
             Buffer::new(4, live(9, 10)),
-            Buffer::new(4, live(10, 11)), // apart from the one before
+            Buffer::new(4, live(10, 11)), // apart from the buffer before
         ];
         let id = BufferId::new;
         let (may_overlap, apart) = (vec![(id(1), id(0))], vec![(id(6), id(7))]);
@@ -366,7 +366,7 @@ mod tests {
             ("PlanMismatch", &|it| it.choice = None),
             ("PlanMismatch", &|it| it.choice.as_mut().unwrap().lower_bound = 37),
             ("PlanMismatch", &|it| it.choice.as_mut().unwrap().is_infeasible = true),
-            // Rules of the space that was chosen.
+            // Rules for the chosen space.
             ("PlanMisaligned", &|it| (it.offsets[1], it.spaces[1].peak) = (8, 20)),
             ("PlanMisaligned", &|it| (it.offsets[2], it.spaces[2].peak) = (12, 24)),
             ("PlanOverlap", &|it| {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     impl Packing {
-        /// Returns the end of the highest buffer.
+        /// Returns the highest buffer's end.
         fn ends(&self, problem: &Problem) -> u64 {
             let ends = problem.buffers().iter().zip(&self.offsets).map(|(it, at)| it.bytes() + at);
             ends.max().unwrap()

@@ -1,4 +1,4 @@
-//! Gaps in the live range of a buffer: steps that need some of its bytes only, or none.
+//! Gaps in a buffer's live range: steps that need only some bytes, or no bytes.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, vec, vec::Vec};
@@ -7,9 +7,9 @@ use core::ops::Range;
 use crate::base::{Error, LiveRange, Result};
 use crate::problem::{Buffer, Part};
 
-/// Steps of a buffer, and the bytes of it that are needed in them.
+/// Steps in a buffer's life, and the bytes that are needed in these steps.
 ///
-/// The type is that of minimalloc's gaps and their windows.
+/// The type represents minimalloc's gaps and their windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The steps.
@@ -21,7 +21,7 @@ pub struct Gap {
 impl Buffer {
     /// Returns a buffer of `bytes` bytes that are needed during `live`, except for `gaps`.
     ///
-    /// Steps outside of the live range are ignored. Where gaps overlap, the bytes that all of these
+    /// Steps outside the live range are ignored. Where gaps overlap, the bytes that all of these
     /// gaps keep are needed. Takes O(n log n) for n gaps.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ fn needed(live: LiveRange, size: u64, gaps: &[Gap]) -> Vec<Gap> {
         .flat_map(|(start, end, bytes)| [(start, true, bytes), (end, false, bytes)])
         .collect();
     edges.sort_unstable_by_key(|&(step, ..)| step);
-    // How many of the gaps that hold at a step begin and end their windows at each byte.
+    // For the gaps that hold at a step: the number of windows that begin and end at each byte.
     let (mut lows, mut highs) = (Counts::default(), Counts::default());
     let mut pieces: Vec<Gap> = Vec::new();
     let mut done = live.start().get();
@@ -104,7 +104,7 @@ fn needed(live: LiveRange, size: u64, gaps: &[Gap]) -> Vec<Gap> {
     }
 }
 
-/// Number of occurrences of each number.
+/// Occurrences by number.
 #[derive(Debug, Default)]
 struct Counts(BTreeMap<u64, usize>);
 

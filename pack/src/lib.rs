@@ -1,8 +1,8 @@
 //! Packing: buffers with live ranges, their offsets, bounds and the solvers.
 //!
-//! A [`Problem`] is a list of buffers, each needed during a range of steps, and of memory spaces.
-//! [`solve()`] answers with a [`Packing`]: an offset for every buffer, so that buffers needed at the
-//! same time share no byte, and a lower bound that no packing can go below. [`Packing::check`] is the
+//! A [`Problem`] is a list of buffers, each needed during some steps, and of memory spaces.
+//! [`solve()`] answers with a [`Packing`]: an offset for every buffer, such that buffers needed at
+//! the same time share no byte, and a lower bound for every packing. [`Packing::check`] is the
 //! independent definition of a valid packing. [`repack`], [`compact`] and [`infeasible_subset`]
 //! answer questions about problems. This crate knows no graph.
 //!

@@ -5,12 +5,12 @@ use core::fmt;
 
 use crate::base::{BufferId, SpaceId};
 
-/// Quality of an answer, as far as proven.
+/// An answer's proven quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Status {
-    /// The peak is proven to be the smallest possible one.
+    /// No smaller peak is possible: proven.
     Optimal,
     /// The offsets are valid; a smaller peak is not excluded.
     Feasible,
@@ -32,7 +32,7 @@ impl Status {
         }
     }
 
-    /// Returns the weaker of two statuses: the status of both spaces together.
+    /// Returns the weaker status: the status of both spaces together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let rank = |status| match status {
@@ -56,21 +56,21 @@ impl fmt::Display for Status {
     }
 }
 
-/// Peak, bound and status of one space.
+/// A space's peak, bound and status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpacePacking {
-    /// Bytes that the arena of the space must have.
+    /// Bytes that the space's arena must have.
     pub peak: u64,
-    /// Bytes that it must have in any packing of the buffers that are in it: proven.
+    /// Bytes that the arena needs in any packing of the buffers in the space: proven.
     pub lower_bound: u64,
-    /// Quality of the peak.
+    /// The peak's quality.
     pub status: Status,
 }
 
-/// An offset for every buffer of a [`Problem`](crate::Problem).
+/// An offset for every buffer in a [`Problem`](crate::Problem).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
-    // Planners compose packings: those of several graphs, or of one memory among several.
+    // Planners compose packings: of several graphs, or of one memory among several.
     #[doc(hidden)]
     pub offsets: Vec<u64>,
     /// Space of every buffer; empty if the problem has one space.
@@ -99,7 +99,7 @@ impl Packing {
         &self.offsets
     }
 
-    /// Returns the first byte of `buffer` in its space.
+    /// Returns the first byte of `buffer` in the space.
     pub fn offset(&self, buffer: BufferId) -> u64 {
         self.offsets[buffer.index()]
     }
@@ -109,7 +109,7 @@ impl Packing {
         self.places.get(buffer.index()).copied().unwrap_or(SpaceId::new(0))
     }
 
-    /// Returns the number of search nodes that were visited: the unit of [`Budget::nodes`](crate::Budget).
+    /// Returns the visited search nodes: the unit of [`Budget::nodes`](crate::Budget).
     pub const fn nodes(&self) -> u64 {
         self.nodes
     }

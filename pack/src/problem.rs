@@ -10,30 +10,30 @@ use crate::rectangles::{Held, Overlap, first_overlap, overlap_beyond};
 use crate::rules::Rules;
 use crate::space::{Space, check_multiple};
 
-/// Spaces of a problem in which buffers may be in several of them, at most.
+/// Most spaces in a problem in which buffers may be in several spaces.
 const MOST_CHOICES: usize = 64;
 
-/// Some bytes of a buffer, and when they are needed.
+/// Some bytes of a buffer, with the steps that need the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Bytes inside the buffer, counted from its start.
+    /// Bytes inside the buffer, relative to its start.
     pub bytes: Range<u64>,
-    /// When they hold something, in order and without overlap.
+    /// Live ranges of the bytes, in order and without overlap.
     pub live: Vec<LiveRange>,
 }
 
-/// Rare properties of a buffer; other buffers need no memory for them.
+/// Rare properties of a buffer; other buffers take no memory for these properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct BufferDetails {
     pin: Option<u64>,
     hint: Option<u64>,
-    /// Windows with live ranges of their own; none if all bytes are live all the time.
+    /// Windows with separate live ranges; empty if all bytes are live all the time.
     parts: Vec<Part>,
-    /// Bytes of the space that the buffer may have.
+    /// Permitted bytes in the space.
     range: Option<Range<u64>>,
     /// A number that divides the offset, besides the alignment; 0 for none.
     multiple: u64,
-    /// Buffers of one group have the same offset.
+    /// Buffers in one group have the same offset.
     group: Option<u32>,
     /// Spaces that the buffer may be in, ascending; none if only [`Buffer::space`].
     spaces: Vec<SpaceId>,
@@ -41,14 +41,13 @@ struct BufferDetails {
 
 /// Bytes that are needed contiguously: a *rigid group* of parts that move together.
 ///
-/// In the common case the group is one part, the whole buffer, with one live
-/// range. A concatenation whose operands are written in place has one part per
-/// operand, live from that operand on; a buffer that is idle in between has a
-/// part with two live ranges.
+/// In the common case the group is a single part, the whole buffer, with one live range. A
+/// concatenation whose operands are written in place has one part per operand, live from the
+/// operand's birth on. A buffer that is idle in between has a part with two live ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buffer {
     bytes: u64,
-    /// The smallest range of steps that covers every part.
+    /// The smallest step range that covers every part.
     live: LiveRange,
     details: Option<Box<BufferDetails>>,
     space: SpaceId,
@@ -56,13 +55,13 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Returns a buffer of `bytes` bytes, all of them needed during `live`.
+    /// Returns a buffer of `bytes` bytes that are all needed during `live`.
     #[must_use]
     pub fn new(bytes: u64, live: LiveRange) -> Self {
         Self { bytes, live, details: None, space: SpaceId::new(0), alignment: Alignment::BYTE }
     }
 
-    /// Returns a buffer of `bytes` bytes made of `parts`.
+    /// Returns a buffer with `bytes` bytes, made from `parts`.
     ///
     /// # Errors
     ///
@@ -130,7 +129,7 @@ impl Buffer {
         self
     }
 
-    /// Permits the buffer to be in any one of `spaces`: [`solve`](crate::solve()) chooses.
+    /// Permits the buffer to be in any of `spaces`: [`solve`](crate::solve()) chooses.
     ///
     /// # Errors
     ///
@@ -184,7 +183,7 @@ impl Buffer {
         self
     }
 
-    /// Keeps the buffer inside the bytes `range` of its space.
+    /// Keeps the buffer inside the bytes `range` of the space.
     ///
     /// ```
     /// use arenaplan_pack::base::LiveRange;
@@ -216,7 +215,7 @@ impl Buffer {
         Ok(self)
     }
 
-    /// Makes the buffer, number `index`, start at a multiple of `bytes`, too.
+    /// Makes buffer number `index` start at a multiple of `bytes`, too.
     fn add_multiple(&mut self, index: usize, bytes: u64) -> Result<()> {
         let multiple = self.multiple_of();
         let both = (multiple / gcd(multiple, bytes)).checked_mul(bytes);
@@ -227,14 +226,14 @@ impl Buffer {
         Ok(())
     }
 
-    /// Gives the buffer the same offset as all buffers of the same `group` in its space.
+    /// Gives the buffer the same offset as all buffers with the same `group` in the space.
     #[must_use]
     pub fn with_group(mut self, group: u32) -> Self {
         self.details_mut().group = Some(group);
         self
     }
 
-    /// Returns the bytes of the space that the buffer may have, if they are limited.
+    /// Returns the permitted bytes in the space, if limited.
     pub fn range(&self) -> Option<Range<u64>> {
         self.details.as_ref()?.range.clone()
     }
@@ -254,12 +253,12 @@ impl Buffer {
         self.bytes
     }
 
-    /// Returns the alignment of the buffer's offset.
+    /// Returns the alignment for the buffer's offset.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }
 
-    /// Returns the space that the buffer lives in; the first one, if it may be in several.
+    /// Returns the buffer's space; the first permitted space, if there are several.
     pub const fn space(&self) -> SpaceId {
         self.space
     }
@@ -275,12 +274,12 @@ impl Buffer {
         self.spaces().len() > 1
     }
 
-    /// Returns the offset at which the buffer is fixed, if it is.
+    /// Returns a pinned buffer's offset.
     pub fn pin(&self) -> Option<u64> {
         self.details.as_ref()?.pin
     }
 
-    /// Returns the suggested offset, if there is one.
+    /// Returns the suggested offset, if any.
     pub fn hint(&self) -> Option<u64> {
         self.details.as_ref()?.hint
     }
@@ -290,14 +289,15 @@ impl Buffer {
         self.parts().is_empty().then_some(self.live)
     }
 
-    /// Returns the smallest range of steps that covers every part.
+    /// Returns the smallest step range that covers every part.
     pub const fn live(&self) -> LiveRange {
         self.live
     }
 
-    /// Iterates over the buffer as rectangles of bytes × steps.
+    /// Iterates over the buffer's rectangles, bytes × steps.
     ///
-    /// A solid buffer is one; otherwise there is one per part and live range.
+    /// A solid buffer is a single rectangle; otherwise there is one rectangle per part and live
+    /// range.
     pub fn rectangles(&self) -> impl Iterator<Item = (Range<u64>, LiveRange)> + Clone {
         let parts = self.parts();
         let solid = parts.is_empty().then_some((0..self.bytes, self.live));
@@ -342,28 +342,28 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Returns the problem of placing `buffers` in `spaces`.
+    /// Returns the problem to place `buffers` in `spaces`.
     ///
     /// # Errors
     ///
     /// - [`Error::SizeOverflow`] if a buffer has more than [`MAX_BYTES`] bytes.
-    /// - [`Error::InvalidAlignment`] if the least common multiple of what the buffer and its space demand
-    ///   is more than 2^62.
-    /// - [`Error::InvalidBuffer`] if a buffer names a space that is not there, is larger than the
-    ///   bytes that it may have, or needs bytes at the same time as another one of its group.
-    /// - [`Error::PinConflict`] if a pinned buffer is misaligned, past its space's
-    ///   capacity, outside of the bytes that it may have, or on top of another pinned one.
+    /// - [`Error::InvalidAlignment`] if the least common multiple of the multiples that the buffer
+    ///   and the space demand is more than 2^62.
+    /// - [`Error::InvalidBuffer`] if a buffer names an unknown space, is larger than the permitted
+    ///   bytes, or needs bytes at the same time as another buffer in the group.
+    /// - [`Error::PinConflict`] if a pinned buffer is misaligned, past the space's capacity,
+    ///   outside the permitted bytes, or on top of another pinned buffer.
     pub fn new(buffers: Vec<Buffer>, spaces: Vec<Space>) -> Result<Self> {
         Self::with_rules(buffers, spaces, Rules::default())
     }
 
-    /// Returns the problem of placing `buffers` in `spaces`, with rules for pairs of them.
+    /// Returns the problem to place `buffers` in `spaces`, with rules for buffer pairs.
     ///
     /// # Errors
     ///
-    /// Those of [`Problem::new`], and [`Error::InvalidBuffer`] if a rule names a buffer that is not
-    /// there, or one buffer twice, or if two buffers are to be in different spaces and both may be
-    /// in the same one only.
+    /// As [`Problem::new`], and [`Error::InvalidBuffer`] if a rule names an unknown buffer, or one
+    /// buffer twice, or if two buffers must be in different spaces and both may be in the same
+    /// space only.
     ///
     /// ```
     /// use arenaplan_pack::base::{BufferId, LiveRange};
@@ -421,7 +421,7 @@ impl Problem {
         self.buffers.iter().any(Buffer::has_choice)
     }
 
-    /// Returns the same problem with every buffer in the space that `places` gives it.
+    /// Returns the same problem with every buffer in the space given by `places`.
     ///
     /// # Errors
     ///
@@ -450,12 +450,12 @@ impl Problem {
         &self.spaces
     }
 
-    /// Returns the rules for pairs of buffers.
+    /// Returns the rules for buffer pairs.
     pub const fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// Returns whether offsets in a space follow rules beyond overlap, alignments of powers of two,
+    /// Returns whether offsets in a space follow rules beyond overlap, power-of-two alignments,
     /// pins and the capacity.
     pub(crate) fn is_ruled(&self, space: SpaceId) -> bool {
         let in_space = |pairs: &[(BufferId, BufferId)]| {
@@ -488,7 +488,7 @@ impl Problem {
         self.horizon
     }
 
-    /// Returns the alignment that a buffer must have: its own or its space's, the stricter.
+    /// Returns the required alignment: the stricter of the buffer's and the space's alignment.
     pub fn alignment(&self, id: BufferId) -> Alignment {
         let buffer = self.buffer(id);
         buffer.alignment.max(self.spaces[buffer.space.index()].alignment)
@@ -520,7 +520,7 @@ impl Problem {
 }
 
 impl Problem {
-    /// Refuses groups of which two buffers need a byte at the same step.
+    /// Refuses groups in which two buffers need a byte at the same step.
     fn check_groups(&self) -> Result<()> {
         let mut grouped: Vec<(u32, SpaceId, usize)> = Vec::new();
         let fixed = self.buffers.iter().enumerate().filter(|(_, buffer)| !buffer.has_choice());
@@ -567,7 +567,7 @@ impl Problem {
     }
 }
 
-/// Refuses a buffer that can be in none of its spaces.
+/// Refuses a buffer that fits none of the permitted spaces.
 fn check_choice(index: usize, buffer: &Buffer, spaces: &[Space]) -> Result<()> {
     if spaces.len() > MOST_CHOICES {
         let there = spaces.len();
@@ -585,7 +585,7 @@ fn check_choice(index: usize, buffer: &Buffer, spaces: &[Space]) -> Result<()> {
     refusal
 }
 
-/// Refuses a buffer that cannot be in a space, whatever else is in it.
+/// Refuses a buffer that cannot be in a space, even alone.
 pub(crate) fn check_in(index: usize, buffer: &Buffer, space: &Space) -> Result<()> {
     let mut buffer = buffer.clone();
     if space.multiple > 1 {

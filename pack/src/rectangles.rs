@@ -10,15 +10,15 @@ use crate::base::{LiveRange, Step};
 pub(crate) struct Held {
     /// First byte.
     pub(crate) start: u64,
-    /// Byte after the last one; a rectangle without bytes meets nothing.
+    /// Byte after the last byte; a rectangle without bytes meets nothing.
     pub(crate) end: u64,
     /// When the bytes are held.
     pub(crate) live: LiveRange,
-    /// Number of the owner.
+    /// The owner's number.
     pub(crate) owner: usize,
 }
 
-/// Two owners of one byte.
+/// Two owners with a common byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overlap {
     /// The owner that holds the byte first.
@@ -31,7 +31,7 @@ pub(crate) struct Overlap {
     pub(crate) byte: u64,
 }
 
-/// Returns the earliest meeting of two of the rectangles, if any meet.
+/// Returns the earliest meeting of two rectangles, if any meet.
 ///
 /// Sweeps over time with the bytes held at the current step in a search tree:
 /// `O(n log n)` for `n` rectangles of any size.
@@ -46,8 +46,8 @@ pub(crate) fn first_overlap(rectangles: impl Iterator<Item = Held>) -> Option<Ov
         while let Some((_, dead)) = dying.next_if(|&(end, _)| end <= born.live.start()) {
             now.remove(&dead);
         }
-        // Those held now are disjoint, so the last one that starts below the end
-        // of the newcomer is the only one that can reach into it from below.
+        // Rectangles held now are disjoint. So only the last rectangle that starts below the
+        // newcomer's end can reach into the newcomer from below.
         if let Some((&start, &(end, owner))) = now.range(..born.end).next_back()
             && end > born.start
         {
@@ -59,10 +59,10 @@ pub(crate) fn first_overlap(rectangles: impl Iterator<Item = Held>) -> Option<Ov
     None
 }
 
-/// Returns a meeting of two of the rectangles whose owners are not permitted to meet.
+/// Returns a meeting of two rectangles whose owners are not permitted to meet.
 ///
-/// Compares each rectangle with those held at its first step: `O(n log n + p)` for `p` pairs that
-/// are held at the same time.
+/// Compares each rectangle with the rectangles held at its first step: `O(n log n + p)` for `p`
+/// pairs held at the same time.
 pub(crate) fn overlap_beyond(
     rectangles: impl Iterator<Item = Held>,
     permits: impl Fn(usize, usize) -> bool,

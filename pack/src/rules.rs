@@ -1,24 +1,24 @@
-//! Rules for pairs of buffers.
+//! Rules for buffer pairs.
 
 use alloc::{format, vec::Vec};
 
 use crate::base::{BufferId, Error, Result};
 
-/// Rules for pairs of buffers of one [`Problem`](crate::Problem).
+/// Rules for buffer pairs in a [`Problem`](crate::Problem).
 ///
 /// Without rules, two buffers share no byte while both are live, and may share all bytes otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Pairs that may share bytes although both are live, such as an operand that is read element by
-    /// element and the result that replaces it. The largest load is no bound for such problems: the
-    /// bound is that of sets of buffers that are all apart.
+    /// Pairs that may share bytes although both are live, such as an operand that is read element
+    /// by element and the result that replaces the operand. The largest load is no bound for such
+    /// problems: the bound comes from sets of buffers that are all apart.
     pub may_overlap: Vec<(BufferId, BufferId)>,
-    /// Pairs that share no byte although never live together, such as the source of a transfer that is
-    /// still on its way.
+    /// Pairs that share no byte although never live together, such as the source of a transfer that
+    /// is still on the way.
     pub apart: Vec<(BufferId, BufferId)>,
-    /// Pairs that are in different spaces, such as two operands that are read in the same cycle, each from
-    /// a bank of its own. [`Buffer::with_spaces`](crate::Buffer::with_spaces) says between which
-    /// spaces there is a choice.
+    /// Pairs that are in different spaces, such as two operands that are read in the same cycle
+    /// from separate banks. [`Buffer::with_spaces`](crate::Buffer::with_spaces) lists the permitted
+    /// spaces.
     pub separate: Vec<(BufferId, BufferId)>,
 }
 

@@ -39,14 +39,15 @@ impl Space {
         self
     }
 
-    /// Makes every buffer of the space start at a multiple of `alignment`.
+    /// Makes every buffer in the space start at a multiple of `alignment`.
     #[must_use]
     pub fn with_alignment(mut self, alignment: Alignment) -> Self {
         self.alignment = alignment;
         self
     }
 
-    /// Makes every buffer of the space start at a multiple of `bytes`, which need not be a power of two.
+    /// Makes every buffer in the space start at a multiple of `bytes`, which need not be a power of
+    /// two.
     ///
     /// # Errors
     ///
@@ -71,7 +72,8 @@ impl Space {
         Ok(self)
     }
 
-    /// Keeps some bytes free: no buffer of the space has any of them. An empty range keeps none.
+    /// Keeps some bytes free: no buffer in the space has any of these bytes. An empty range keeps
+    /// no bytes free.
     #[must_use]
     pub fn with_reserved(mut self, bytes: Range<u64>) -> Self {
         self.reserved.extend(Some(bytes).filter(|bytes| !bytes.is_empty()));
@@ -97,12 +99,12 @@ impl Space {
         &self.name
     }
 
-    /// Returns the cost of reading or writing one byte.
+    /// Returns the cost to read or write one byte.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Returns the capacity in bytes, or `None` if it is unlimited.
+    /// Returns the capacity in bytes, or `None` if unlimited.
     pub const fn capacity(&self) -> Option<u64> {
         self.capacity
     }
@@ -112,7 +114,7 @@ impl Space {
         &self.reserved
     }
 
-    /// Returns the alignment of every offset in the space.
+    /// Returns the alignment for every offset in the space.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }
@@ -124,7 +126,7 @@ impl Default for Space {
     }
 }
 
-/// Refuses what divides no offset, or only the first one.
+/// Refuses a multiple that divides no offset, or only the first offset.
 pub(super) fn check_multiple(bytes: u64) -> Result<()> {
     if (1..=1 << 62).contains(&bytes) {
         return Ok(());

@@ -1,5 +1,5 @@
 """
-Where every tensor of a neural network lives in one arena, and how small it can be.
+The place of every tensor of a neural network in one arena, and how small the arena can be.
 
 >>> import arenaplan as ap
 >>> graph = ap.load("model.onnx")                               # doctest: +SKIP
@@ -26,8 +26,8 @@ from arenaplan.graph.costs import register_kernels
 from arenaplan.graph.given import register_loader
 from arenaplan.run.registered import register_choice, register_executor
 
-# `__init__.pyi` says where each name is. A module is imported when one of its names is first used,
-# so that a program pays for what it needs.
+# `__init__.pyi` states the module of each name. A module is imported when a name is first used, so
+# that a program pays only for used parts.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 register_costs(

@@ -1,5 +1,5 @@
-//! The bytes of arenas as Python buffers, and the allocator of the extension. The only `unsafe`
-//! of the bindings: the buffer protocol is a C interface, and an allocator hands out memory.
+//! Arena bytes as Python buffers, and the extension's allocator. The only `unsafe` in the bindings:
+//! the buffer protocol is a C interface, and an allocator hands out memory.
 
 #![allow(unsafe_code, reason = "the buffer protocol is a C interface, and so is an allocator")]
 
@@ -25,14 +25,14 @@ use crate::error::{Named, OrRaise, raise_named};
 use crate::headroom;
 use crate::planes::PlaneLayout;
 
-/// The system's allocator, which asks [`headroom`] before it fails.
+/// The system allocator, which asks [`headroom`] before failing.
 struct Allocator;
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
 impl Allocator {
-    /// Calls `allocate` until it succeeds or nothing is left that could help.
+    /// Calls `allocate` until the call succeeds or nothing is left that could help.
     fn insist(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
         loop {
             let memory = allocate();
@@ -40,8 +40,8 @@ impl Allocator {
                 return memory;
             }
             if !headroom::relieve(bytes) {
-                // SAFETY: the function may be called at any time on any thread; it reads a
-                // variable of the thread.
+                // SAFETY: the function may be called at any time on any thread, and reads a thread
+                // variable.
                 let known = unsafe { ffi::PyGILState_GetThisThreadState() };
                 headroom::strand(known.is_null());
                 return memory;
@@ -50,10 +50,10 @@ impl Allocator {
     }
 }
 
-// SAFETY: every method passes its arguments on to the system's allocator, whose contract is
-// that of the trait, and returns what that one returned last. Nothing else is allocated on the
-// way, and nothing unwinds: `headroom` takes a lock without waiting, stores flags, and frees
-// memory that it owns.
+// SAFETY: every method passes its arguments on to the system allocator, whose contract is that of
+// the trait, and returns the last result of the system allocator. Nothing else is allocated on the
+// way, and nothing unwinds: `headroom` takes a lock without waiting, stores flags, and frees its
+// own memory.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller promises a layout with bytes.
@@ -66,27 +66,26 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: the caller promises memory of this allocator, with this layout, and a new size
-        // that is valid; memory is from the system's allocator, and stays as it is if that fails.
+        // SAFETY: the caller promises memory from this allocator, with this layout, and a valid new
+        // size; the memory is from the system allocator, and stays unchanged on failure.
         Self::insist(bytes, || unsafe { System.realloc(memory, layout, bytes) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller promises memory of this allocator, which the system's one made.
+        // SAFETY: the caller promises memory from this allocator, which the system allocator made.
         unsafe { System.dealloc(memory, layout) }
     }
 }
 
-/// Memory that plans run in: that of :meth:`Plan.commit`, or memory of the caller.
+/// Memory that plans run in: from :meth:`Plan.commit`, or the caller's.
 ///
-/// ``Arena(memory)`` takes any writable buffer without gaps, such as a NumPy array, a ``bytearray``,
-/// an ``mmap`` or the ``buf`` of a ``SharedMemory``, uses it where it is, and holds on to it until
-/// the arena is closed. An executor asks for as many bytes as its plan needs, and for the alignment
-/// of the plan.
+/// ``Arena(memory)`` takes any writable buffer without gaps, such as a NumPy array, a
+/// ``bytearray``, an ``mmap`` or the ``buf`` of a ``SharedMemory``, uses the buffer in place, and
+/// holds the buffer until the arena is closed. An executor asks for the plan's bytes and alignment.
 ///
-/// An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
-/// and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
-/// may use it: see :meth:`lease`.
+/// An arena is a writable byte buffer: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")`` and
+/// ``numpy.from_dlpack(arena)`` share the memory and keep the memory alive. Only one run at a time
+/// may use an arena: see :meth:`lease`.
 ///
 /// Parameters
 /// ----------
@@ -96,7 +95,7 @@ unsafe impl GlobalAlloc for Allocator {
 /// Raises
 /// ------
 /// InvalidBuffer
-///     If the memory is no buffer of main memory, is read-only, or has gaps.
+///     If the memory is not a buffer in main memory, is read-only, or has gaps.
 ///
 /// Examples
 /// --------
@@ -111,7 +110,7 @@ unsafe impl GlobalAlloc for Allocator {
 pub(crate) struct Arena {
     /// `None` once closed. The lock is held for moments only, never while bytes are used.
     memory: Mutex<Option<Owned>>,
-    /// Address and size of the bytes, valid while `memory` is there.
+    /// Address and size of the bytes, valid while `memory` is present.
     address: usize,
     bytes: usize,
     /// Buffers that the interpreter holds.
@@ -123,19 +122,19 @@ pub(crate) struct Arena {
 /// The owner of an arena's bytes, which stay in place while the owner lives.
 #[derive(Debug)]
 enum Owned {
-    /// Memory of the arena's own.
+    /// The arena's own memory.
     Arena { _memory: arenaplan::Arena<'static> },
-    /// Memory of another Python object.
+    /// Another Python object's memory.
     Caller { _memory: PyBuffer<u8> },
 }
 
-/// The process of which a run has an arena; 0 if none has. A fork has a copy of the memory,
-/// and the lease of its parent is none of its own.
+/// The process with a run that leases the arena; 0 without a lease. A forked child has a copy of
+/// the memory, and does not own the parent's lease.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holder(Arc<AtomicU32>);
 
 impl Holder {
-    /// Returns whether a run of this process has the arena.
+    /// Returns whether a run in this process has the arena.
     fn is_busy(&self) -> bool {
         self.0.load(Ordering::Acquire) == std::process::id()
     }
@@ -151,7 +150,7 @@ impl Holder {
 }
 
 impl Arena {
-    /// Allocates the arena of one space of a plan, or those of all, side by side.
+    /// Allocates the arena for one space of a plan, or for all spaces, side by side.
     pub(crate) fn commit(
         py: Python<'_>,
         plan: &arenaplan::Plan,
@@ -182,7 +181,7 @@ impl Arena {
         Ok(Self::of(Owned::Arena { _memory: memory }, address, bytes))
     }
 
-    /// Returns an arena of bytes that their owner keeps in place.
+    /// Returns an arena over bytes that the owner keeps in place.
     fn of(memory: Owned, address: usize, bytes: usize) -> Self {
         Self {
             memory: Mutex::new(Some(memory)),
@@ -194,7 +193,7 @@ impl Arena {
         }
     }
 
-    /// Returns the memory, which is freed when it is dropped, unless it is in use.
+    /// Returns the memory, unless in use; dropping the memory frees it.
     fn free(&self) -> Result<Option<Owned>, Refusal> {
         let mut memory = self.memory.lock().map_err(|_| Refusal::Poisoned)?;
         // Views are counted under the same lock, so none can begin in between.
@@ -211,14 +210,14 @@ impl Arena {
     }
 }
 
-/// Why the memory of an arena cannot be freed.
+/// The reason why an arena's memory cannot be freed.
 enum Refusal {
     Views(usize),
     Busy,
     Poisoned,
 }
 
-/// Returns the exception for a lock that a thread held while it panicked.
+/// Returns the exception for a lock whose holder panicked.
 fn poisoned(py: Python<'_>) -> PyErr {
     raise_named(py, "InternalError", "the arena's lock is poisoned".into())
 }
@@ -256,7 +255,7 @@ impl Arena {
         self.bytes
     }
 
-    /// Address of the first byte.
+    /// Address: the first byte.
     #[getter]
     fn address(&self, py: Python<'_>) -> PyResult<usize> {
         self.check_open(py)?;
@@ -286,7 +285,7 @@ impl Arena {
     /// Raises
     /// ------
     /// ArenaBusy
-    ///     If another run has it.
+    ///     If another run has the arena.
     /// ArenaState
     ///     If the arena is closed.
     fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
@@ -296,18 +295,18 @@ impl Arena {
         holder.lease(py, slf.into_any())
     }
 
-    /// Free the memory; memory of the caller is let go, and stays as it is.
+    /// Free the memory; the caller's memory is let go, and stays unchanged.
     ///
     /// Raises
     /// ------
     /// ArenaInUse
-    ///     If buffers share it.
+    ///     If buffers share the memory.
     /// ArenaBusy
     ///     If a run has the arena.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        // Making an exception can run any Python code, by way of the collector, and so can letting
-        // go of memory of the caller, and that may ask the arena something: so nothing is raised
-        // and dropped under the lock.
+        // Making an exception can run any Python code, through the collector, and so can letting go
+        // of the caller's memory. That code may use the arena: so nothing is raised and dropped
+        // under the lock.
         match self.free() {
             Ok(_memory) => Ok(()),
             Err(Refusal::Poisoned) => Err(poisoned(py)),
@@ -328,7 +327,7 @@ impl Arena {
         Ok(slf)
     }
 
-    /// Close the arena unless views of it are still alive: they keep the memory.
+    /// Close the arena, unless views are still alive: views keep the memory.
     #[pyo3(signature = (*_exception: "object"))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         if self.views.load(Ordering::Acquire) > 0 {
@@ -341,7 +340,7 @@ impl Arena {
         Err(PyTypeError::new_err("an arena is memory of this process; pickle its plan instead"))
     }
 
-    /// Share the memory as DLPack, by way of NumPy.
+    /// Share the memory as DLPack, through NumPy.
     #[pyo3(signature = (**options: "object"))]
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,
@@ -351,7 +350,7 @@ impl Arena {
         array.call_method("__dlpack__", (), options)
     }
 
-    /// DLPack's name of the device: main memory.
+    /// DLPack's device name: main memory.
     fn __dlpack_device__(&self) -> (i32, i32) {
         (1, 0)
     }
@@ -361,7 +360,7 @@ impl Arena {
         format!("Arena({} bytes{state})", self.bytes)
     }
 
-    /// Fills in a buffer of all bytes.
+    /// Fills in a buffer over all bytes.
     // SAFETY: the caller, the interpreter, passes either null or a valid `Py_buffer` to fill
     // in, and calls `__releasebuffer__` once for each success.
     unsafe fn __getbuffer__(
@@ -377,8 +376,8 @@ impl Arena {
         let length = ffi::Py_ssize_t::try_from(arena.bytes)
             .map_err(|_| PyBufferError::new_err("the arena is too large"))?;
         let pointer: *mut c_void = ptr::with_exposed_provenance_mut(arena.address);
-        // Counted before it is there: from here on the memory stays. The lock is let go before
-        // anything of Python's is called, which may run any Python code.
+        // Counted before the buffer is there: from here on the memory stays. The lock is released
+        // before any Python function is called, which may run any Python code.
         match arena.memory.lock().map(|memory| {
             arena.views.fetch_add(usize::from(memory.is_some()), Ordering::AcqRel);
             memory.is_some()
@@ -387,10 +386,10 @@ impl Arena {
             Ok(false) => return Err(raise_named(py, "ArenaState", "the arena is closed".into())),
             Err(_) => return Err(poisoned(py)),
         }
-        // SAFETY: `PyBuffer_FillInfo` asks for a valid `view`, which the interpreter passed
-        // and which is not null; for an exporter that it takes a new reference to, so that
-        // the arena outlives the buffer; and for `length` bytes at `pointer`, which the arena
-        // keeps while it lives and `views` is not zero, since `close` refuses.
+        // SAFETY: `PyBuffer_FillInfo` asks for a valid `view`, which the interpreter passed and
+        // which is not null; for an exporter, to which the call takes a new reference, so that the
+        // arena outlives the buffer; and for `length` bytes at `pointer`, which the arena keeps
+        // while alive and `views` is not zero, since `close` refuses.
         let status =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length, 0, flags) };
         if status != 0 {
@@ -423,14 +422,14 @@ impl Arena {
 pub(crate) struct Lease {
     arena: Py<PyAny>,
     holder: Holder,
-    /// The process that took it.
+    /// The process that took the lease.
     process: u32,
     held: AtomicBool,
 }
 
 impl Lease {
     fn end(&self) {
-        // The copy that a fork has of the lease ends nothing there.
+        // In a forked child, the copy of the lease ends nothing.
         if self.held.swap(false, Ordering::AcqRel) && self.process == std::process::id() {
             self.holder.0.store(0, Ordering::Release);
         }
@@ -464,13 +463,13 @@ impl Drop for Lease {
     }
 }
 
-/// Memory of an incremental arena, which views keep alive.
+/// An incremental arena's memory, which views keep alive.
 ///
 /// Invariants, which the blocks below refer to:
 ///
-/// 1. `address` is that of `bytes` initialized bytes of `owner`, exposed when the memory was
-///    made. `owner` does nothing any more but free them when it is dropped.
-/// 2. One [`IncrementalBlock`] has the memory, and makes the only references of Rust to its bytes.
+/// 1. `address` is that of `bytes` initialized bytes in `owner`, exposed when the memory was made.
+///    From then on, `owner` only frees the bytes when dropped.
+/// 2. One [`IncrementalBlock`] has the memory, and makes the only Rust references to the bytes.
 #[derive(Debug)]
 struct IncrementalMemory {
     _owner: Box<dyn ArenaBlock>,
@@ -478,7 +477,7 @@ struct IncrementalMemory {
     bytes: usize,
 }
 
-/// A block of an incremental arena.
+/// A block for an incremental arena.
 #[derive(Debug)]
 struct IncrementalBlock {
     memory: Arc<IncrementalMemory>,
@@ -487,10 +486,10 @@ struct IncrementalBlock {
 impl AsRef<[u8]> for IncrementalBlock {
     fn as_ref(&self) -> &[u8] {
         let IncrementalMemory { address, bytes, .. } = *self.memory;
-        // SAFETY: the bytes are there and initialized (invariant 1) while `memory` is, which
-        // the result borrows. Nothing of Rust writes them meanwhile (invariant 2, and this
-        // borrows `self`); a Python thread that does, through a view, races with the call
-        // that it is for, as with any writable buffer of Python.
+        // SAFETY: the bytes are there and initialized (invariant 1) while `memory` is, which the
+        // result borrows. No Rust code writes the bytes meanwhile (invariant 2, and this borrows
+        // `self`). A Python thread that writes through a view races with this call, as with any
+        // writable Python buffer.
         unsafe { slice::from_raw_parts(ptr::with_exposed_provenance(address), bytes) }
     }
 }
@@ -504,11 +503,10 @@ impl AsMut<[u8]> for IncrementalBlock {
     }
 }
 
-/// The allocator of an incremental arena: zeroed blocks that do not move while views of them
-/// are alive.
+/// The allocator for an incremental arena: zeroed blocks that do not move while views are alive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ViewableMemory {
-    /// The memory of the last block.
+    /// The last block's memory.
     last: Arc<Mutex<Weak<IncrementalMemory>>>,
     /// Views that are alive.
     views: Arc<AtomicUsize>,
@@ -525,17 +523,17 @@ impl ViewableMemory {
         }
     }
 
-    /// Returns whether a block was not moved because of views since this was last asked.
+    /// Returns whether views kept a block from moving since the last call.
     pub(crate) fn was_refused(&self) -> bool {
         self.refused.swap(false, Ordering::AcqRel)
     }
 
-    /// Returns a result, with `ArenaInUse` in place of an error that views are the reason of.
+    /// Returns a result, with `ArenaInUse` in place of an error that views caused.
     pub(crate) fn or_raise<T>(&self, py: Python<'_>, result: Result<T, impl Named>) -> PyResult<T> {
         or_in_use(py, self.was_refused(), result)
     }
 
-    /// Returns a view of bytes of the last block, which the arena has just lent.
+    /// Returns a view of bytes in the last block, which the arena has just lent.
     pub(crate) fn view<'py>(
         &self,
         py: Python<'py>,
@@ -608,7 +606,7 @@ pub(crate) fn or_in_use<T>(
     }
 }
 
-/// Says that the memory of an arena cannot move.
+/// Returns the message that an arena's memory cannot move.
 fn views_alive(views: usize) -> String {
     let which = if views == 1 {
         "1 view of the arena is".into()
@@ -618,7 +616,7 @@ fn views_alive(views: usize) -> String {
     format!("{which} alive: its memory can neither move nor be freed")
 }
 
-/// The exporter of bytes of an incremental arena; Python sees a `memoryview` of it.
+/// The exporter of bytes in an incremental arena; Python sees a `memoryview` of the exporter.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct ArenaView {
@@ -636,7 +634,7 @@ impl Drop for ArenaView {
 
 #[pymethods]
 impl ArenaView {
-    /// Fills in a buffer of the bytes.
+    /// Fills in a buffer over the bytes.
     // SAFETY: the caller, the interpreter, passes either null or a valid `Py_buffer`.
     unsafe fn __getbuffer__(
         slf: Bound<'_, Self>,
@@ -650,10 +648,10 @@ impl ArenaView {
         let length = ffi::Py_ssize_t::try_from(exporter.bytes)
             .map_err(|_| PyBufferError::new_err("the arena is too large"))?;
         let pointer: *mut c_void = ptr::with_exposed_provenance_mut(exporter.address);
-        // SAFETY: `PyBuffer_FillInfo` asks for a valid `view`, which the interpreter passed
-        // and which is not null; for an exporter that it takes a new reference to; and for
-        // `length` bytes at `pointer`, which the exporter's memory has (they were inside of it
-        // when the view was made) and keeps while the exporter lives.
+        // SAFETY: `PyBuffer_FillInfo` asks for a valid `view`, which the interpreter passed and
+        // which is not null; for an exporter, to which the call takes a new reference; and for
+        // `length` bytes at `pointer`, which were inside the exporter's memory when the view was
+        // made, and which the memory keeps while the exporter lives.
         let status =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), pointer, length, 0, flags) };
         if status != 0 {
@@ -663,7 +661,7 @@ impl ArenaView {
     }
 }
 
-/// Returns the elements of a contiguous buffer; none of one that is not.
+/// Returns the elements of a contiguous buffer; empty if not contiguous.
 pub(crate) fn elements<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
     let count = if buffer.is_c_contiguous() { buffer.item_count() } else { 0 };
     if count == 0 {
@@ -671,11 +669,11 @@ pub(crate) fn elements<T: Element>(buffer: &PyBuffer<T>) -> &[T] {
     }
     // SAFETY: `PyBuffer` has checked that these are `count` aligned elements of the type, which the
     // exporter keeps while the buffer lives; any bits are a number. A Python thread that writes
-    // them meanwhile races with the call that they are for, as with any buffer of Python.
+    // meanwhile races with the call that uses the elements, as with any Python buffer.
     unsafe { slice::from_raw_parts(buffer.buf_ptr().cast(), count) }
 }
 
-/// Returns the elements of a contiguous buffer that can be written; none of another one.
+/// Returns the elements of a contiguous, writable buffer; empty otherwise.
 pub(crate) fn elements_mut<T: Element>(buffer: &mut PyBuffer<T>) -> &mut [T] {
     let writable = buffer.is_c_contiguous() && !buffer.readonly();
     let count = if writable { buffer.item_count() } else { 0 };
@@ -683,22 +681,22 @@ pub(crate) fn elements_mut<T: Element>(buffer: &mut PyBuffer<T>) -> &mut [T] {
         return &mut [];
     }
     // SAFETY: as in `elements`; the buffer can be written, and `compiled::Memory` gives no other
-    // operand of the same call bytes of it.
+    // operand in the same call any of these bytes.
     unsafe { slice::from_raw_parts_mut(buffer.buf_ptr().cast(), count) }
 }
 
-/// Returns the planes of a buffer.
+/// Returns the planes in a buffer.
 pub(crate) fn planes<'b, T: Element>(
     buffer: &'b PyBuffer<T>,
     layout: &PlaneLayout,
 ) -> arenaplan_kernels::Result<Planes<'b, T>> {
     let PlaneLayout { counts, steps, size } = *layout;
-    // SAFETY: as in `elements`, for the elements that shape and strides of the buffer reach, which
-    // `PlaneLayout` was made of.
+    // SAFETY: as in `elements`, for the elements that the buffer's shape and strides reach, from
+    // which `PlaneLayout` was made.
     unsafe { Planes::from_raw(buffer.buf_ptr().cast(), counts, steps, size) }
 }
 
-/// Returns the planes of a buffer, to be written.
+/// Returns the planes in a buffer, to write.
 pub(crate) fn planes_mut<'b, T: Element>(
     buffer: &'b mut PyBuffer<T>,
     layout: &PlaneLayout,
@@ -708,7 +706,7 @@ pub(crate) fn planes_mut<'b, T: Element>(
     unsafe { PlanesMut::from_raw(buffer.buf_ptr().cast(), counts, steps, size) }
 }
 
-/// Returns the elements of a buffer, to be copied in and out.
+/// Returns the elements of a buffer, to copy in and out.
 pub(crate) fn cells<T: Element>(
     buffer: &PyBuffer<T>,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! The incremental arenas of TensorFlow Lite, of 2019 and of today, with views of their memory.
+//! TensorFlow Lite's incremental arenas, of 2019 and today, with views of the memory.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -11,10 +11,10 @@ use crate::arena::{Holder, Lease, ViewableMemory};
 use crate::error::{OrRaise, raise_named};
 use crate::results::Live;
 
-/// An arena that is filled while it is planned, as TensorFlow Lite's was in 2019.
+/// An arena that is filled during planning, as TensorFlow Lite's arena was in 2019.
 ///
-/// Spans are handed out before there is memory; :meth:`commit` gets the memory, and keeps
-/// its content where it has to grow. No bytes are a span at offset 0 with nothing behind it.
+/// Spans are handed out before there is memory; :meth:`commit` gets the memory, and keeps the
+/// content if the memory has to grow. An empty span is at offset 0.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SimpleArena {
@@ -23,8 +23,8 @@ pub(crate) struct SimpleArena {
     holder: Holder,
 }
 
-/// An arena whose allocations have live ranges and only avoid those they meet, as
-/// TensorFlow Lite's today.
+/// An arena whose allocations have live ranges and avoid only allocations that are live together,
+/// as in today's TensorFlow Lite.
 ///
 /// ``rule`` is ``"shortest"``, or ``"litert"`` for the original's way to compare gaps.
 #[pyclass(frozen, module = "arenaplan._core")]
@@ -35,7 +35,7 @@ pub(crate) struct IncrementalArena {
     holder: Holder,
 }
 
-/// Bytes of an incremental arena, and when they are needed.
+/// Bytes in an incremental arena with a live range.
 #[pyclass(frozen, eq, hash, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Allocation {
@@ -104,8 +104,8 @@ impl SimpleArena {
         Ok(Self { inner: Mutex::new(arena), memory, holder: Holder::default() })
     }
 
-    /// Return the offset of ``nbytes`` bytes: of the shortest free stretch that holds them,
-    /// or the end of the arena.
+    /// Return the offset of ``nbytes`` bytes: in the shortest free stretch that holds the bytes, or
+    /// at the end of the arena.
     ///
     /// Raises
     /// ------
@@ -119,24 +119,24 @@ impl SimpleArena {
         Ok(span.offset)
     }
 
-    /// Take back a result of :meth:`allocate`; no bytes as often as one likes.
+    /// Take back a result of :meth:`allocate`; empty spans repeatedly.
     ///
     /// Raises
     /// ------
     /// ArenaState
-    ///     If it is not handed out.
+    ///     If the span is not handed out.
     fn deallocate(&self, py: Python<'_>, offset: u64, nbytes: u64) -> PyResult<()> {
         locked(py, &self.inner)?.deallocate(Span { offset, bytes: nbytes }).or_raise(py)
     }
 
-    /// Get memory for all that was ever handed out; return whether it moved.
+    /// Get memory for all spans ever handed out; return whether the bytes moved.
     ///
     /// Raises
     /// ------
     /// ArenaCommitError
     ///     If there is not enough memory; the arena is then unchanged.
     /// ArenaInUse
-    ///     If the memory would move while views of it are alive.
+    ///     If the memory would move while views are alive.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
         let committed = locked(py, &self.inner)?.commit();
         self.memory.or_raise(py, committed)
@@ -147,7 +147,7 @@ impl SimpleArena {
     /// Raises
     /// ------
     /// ArenaBusy
-    ///     If another run has it.
+    ///     If another run has the arena.
     fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
         let holder = slf.get().holder.clone();
         holder.lease(py, slf.into_any())
@@ -167,7 +167,7 @@ impl SimpleArena {
 
     /// Return a writable view of some bytes, or None for no bytes.
     ///
-    /// While it is alive, :meth:`commit` does not move the memory.
+    /// While the view is alive, :meth:`commit` does not move the memory.
     fn view<'py>(
         &self,
         py: Python<'py>,
@@ -203,7 +203,7 @@ impl SimpleArena {
         Ok(locked(py, &self.inner)?.high_water())
     }
 
-    /// Size of the memory.
+    /// Memory size in bytes.
     #[getter]
     fn buffer_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(locked(py, &self.inner)?.buffer_bytes())
@@ -264,7 +264,7 @@ impl IncrementalArena {
         Ok(())
     }
 
-    /// Drop one allocation, if it is active.
+    /// Drop an allocation, if active.
     fn deallocate(&self, py: Python<'_>, allocation: &Allocation) -> PyResult<()> {
         locked(py, &self.inner)?.forget(allocation.inner);
         Ok(())
@@ -289,7 +289,7 @@ impl IncrementalArena {
         Ok(())
     }
 
-    /// Free the memory, and keep the allocations; it needs a commit again.
+    /// Free the memory, and keep the allocations; a commit is needed again.
     ///
     /// Raises
     /// ------
@@ -301,14 +301,14 @@ impl IncrementalArena {
         Ok(())
     }
 
-    /// Get memory for all that was allocated; return whether it moved.
+    /// Get memory for all allocations; return whether the bytes moved.
     ///
     /// Raises
     /// ------
     /// ArenaCommitError
     ///     If there is not enough memory; the arena is then unchanged.
     /// ArenaInUse
-    ///     If the memory would move while views of it are alive.
+    ///     If the memory would move while views are alive.
     fn commit(&self, py: Python<'_>) -> PyResult<bool> {
         let committed = locked(py, &self.inner)?.commit();
         self.memory.or_raise(py, committed)
@@ -319,13 +319,13 @@ impl IncrementalArena {
     /// Raises
     /// ------
     /// ArenaBusy
-    ///     If another run has it.
+    ///     If another run has the arena.
     fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
         let holder = slf.get().holder.clone();
         holder.lease(py, slf.into_any())
     }
 
-    /// Return a copy of an allocation's bytes, or None if it has none.
+    /// Return a copy of an allocation's bytes, or None if empty.
     fn resolve<'py>(
         &self,
         py: Python<'py>,
@@ -336,10 +336,10 @@ impl IncrementalArena {
         Ok(bytes.map(|bytes| PyBytes::new(py, bytes)))
     }
 
-    /// Return a writable view of an allocation's bytes, or None if it has none.
+    /// Return a writable view of an allocation's bytes, or None if empty.
     ///
-    /// While it is alive, :meth:`commit` does not move the memory, nor does :meth:`release`
-    /// free it.
+    /// While the view is alive, :meth:`commit` does not move the memory, nor does :meth:`release`
+    /// free the memory.
     fn view<'py>(
         &self,
         py: Python<'py>,
@@ -367,7 +367,7 @@ impl IncrementalArena {
         Ok(locked(py, &self.inner)?.high_water())
     }
 
-    /// Size of the memory.
+    /// Memory size in bytes.
     #[getter]
     fn buffer_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(locked(py, &self.inner)?.buffer_bytes())

@@ -1,11 +1,11 @@
-//! Attributes of operators, as Python has them: numbers, text, and sequences.
+//! Operator attributes as Python objects: numbers, text, and sequences.
 
 use arenaplan::graph::Attribute;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
 
-/// Reads attributes by name. Names and values that a graph cannot hold are omitted values: only an
-/// executor, which has the objects of Python, uses those.
+/// Reads attributes by name. Names and values that a graph cannot hold become omitted values: only
+/// an executor, which has the Python objects, uses such attributes.
 pub(crate) fn read(attributes: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Attribute)>> {
     if !attributes.is_truthy()? {
         return Ok(Vec::new());
@@ -44,11 +44,11 @@ fn scalar(value: &Bound<'_, PyAny>) -> Option<Attribute> {
         let number: f64 = value.extract().ok()?;
         return number.is_finite().then_some(Attribute::Real(number));
     }
-    // Text with surrogates is no text of a file.
+    // Text with surrogates cannot be written to a file.
     value.is_instance_of::<PyString>().then(|| value.extract().ok().map(Attribute::Text))?
 }
 
-/// Reads a list whose elements are all of one kind.
+/// Reads a list whose elements all have one kind.
 fn read_list(list: &Bound<'_, PyList>) -> Option<Attribute> {
     let elements: Vec<Attribute> =
         list.iter().map(|element| scalar(&element)).collect::<Option<_>>()?;

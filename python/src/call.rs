@@ -15,19 +15,19 @@ use pyo3::types::PyBool;
 use crate::error::{raise, raise_named};
 use crate::headroom::{Call, Worker};
 
-/// Progress, and when it was made.
+/// Progress with a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) seconds: f64,
     /// Nothing before the work has told something.
     pub(crate) progress: Option<Progress>,
-    /// Whether the work has just told it; otherwise it is told again, so that the listener can end
-    /// work that tells nothing for long.
+    /// Whether the work has just reported the progress; otherwise the progress is repeated, so that
+    /// the listener can end work that reports nothing for long.
     pub(crate) is_news: bool,
 }
 
 impl Moment {
-    /// Returns it as a dictionary, a peak being None until there is one.
+    /// Returns the progress as a dictionary; the peak is None until there is a peak.
     pub(crate) fn into_python(
         self,
         py: Python<'_>,
@@ -62,7 +62,7 @@ pub(crate) type Tell<'t> = &'t (dyn Fn(Progress) + Sync);
 /// Called with progress, and again in each [`SIGNAL_PERIOD`] without any.
 pub(crate) type Hear<'h> = &'h mut dyn FnMut(Moment) -> PyResult<ControlFlow<()>>;
 
-/// Result of a call.
+/// A call's result.
 #[derive(Debug)]
 pub(crate) struct Ended<T> {
     pub(crate) value: T,
@@ -72,20 +72,20 @@ pub(crate) struct Ended<T> {
 }
 
 impl<T> Ended<T> {
-    /// Returns the result of work whose answer is of no use if it was asked to end.
+    /// Returns the result of work whose answer is useless if the work was asked to end.
     ///
     /// # Errors
     ///
-    /// The exception that ended it.
+    /// The exception that ended the work.
     pub(crate) fn finished(self) -> PyResult<T> {
         self.stopped.map_or(Ok(self.value), Err)
     }
 }
 
-/// Work of a call, which keeps its result by itself.
+/// The work of a call, which keeps the result by itself.
 type CallWork = Box<dyn FnOnce(&'static AtomicBool, Tell<'_>) + Send>;
 
-/// Messages of the working thread.
+/// Messages from the working thread.
 enum News {
     Moment(Moment),
     Done,
@@ -113,9 +113,9 @@ pub(crate) fn budget<'b>(
     budget
 }
 
-/// Runs `work` detached from the interpreter, and asks it to stop on Ctrl-C, which is raised.
+/// Runs `work` detached from the interpreter, and asks the work to stop on Ctrl-C, which is raised.
 ///
-/// `items` is the number of things that the work is about, for the memory that it may need.
+/// `items` is the number of values, nodes or buffers, for the memory that the work may need.
 pub(crate) fn run<T: Send + 'static>(
     py: Python<'_>,
     items: usize,
@@ -146,17 +146,18 @@ pub(crate) fn watch<T: Send + 'static>(
     value.map(|value| Ended { value, stopped, seconds }).ok_or_else(|| panicked(py))
 }
 
-/// Does the work on a thread of its own, since signals are only delivered to the main one. Where
-/// none can be started, this one does it, and looks for Ctrl-C whenever the work tells something.
+/// Does the work on a separate thread, since signals are only delivered to the main thread. If no
+/// thread can be started, this thread does the work, and looks for Ctrl-C whenever the work reports
+/// progress.
 ///
-/// The type of the result is unknown here: one copy of the code serves every call.
+/// The result type is unknown here: one copy of the code serves every call.
 fn attend(py: Python<'_>, items: usize, hear: Hear<'_>, work: CallWork) -> PyResult<End> {
     let aside = items.saturating_mul(ASIDE_PER_ITEM).saturating_add(LEAST_ASIDE);
     let Some(call) = Call::begin(aside) else { return Err(out_of_memory(py)) };
     let (cancel, worker) = (call.cancel(), call.worker());
     let (sender, news) = mpsc::channel();
     let started = Instant::now();
-    // A thread that cannot be started does not give its work back.
+    // A thread that cannot be started does not give the work back.
     let work = Arc::new(Mutex::new(Some(work)));
     let spawned = {
         let (work, sender) = (Arc::clone(&work), sender.clone());
@@ -232,7 +233,7 @@ fn work_here(
     stopped.into_inner().ok().flatten()
 }
 
-/// Waits for the end of the work.
+/// Waits until the work ends.
 fn listen(
     py: Python<'_>,
     call: &Call,
@@ -261,7 +262,7 @@ fn listen(
                 }
                 return Ok(());
             }
-            // Who asked for the end hears no more.
+            // A caller that asked for the end gets no more news.
             News::Moment(_) if call.cancel().load(Ordering::Relaxed) => {}
             News::Moment(moment) => {
                 last = moment.progress;
@@ -292,7 +293,7 @@ fn panicked(py: Python<'_>) -> PyErr {
     raise_named(py, "InternalError", "the planner panicked; please report it".into())
 }
 
-/// Returns a copy of text of the interpreter, for another thread.
+/// Returns a copy of interpreter text, for another thread.
 pub(crate) fn copied(py: Python<'_>, text: &str) -> PyResult<String> {
     admit(py, text.len())?;
     Ok(text.to_owned())

@@ -15,20 +15,20 @@ use crate::error::raise_named;
 use crate::planes::{PlaneLayout, element_strides};
 use crate::team;
 
-/// One spatial dimension of a sliding window.
+/// A spatial dimension of a sliding window.
 ///
 /// Parameters
 /// ----------
 /// size : int
-///     Elements of the input.
+///     Input elements.
 /// out : int
-///     Positions of the window.
+///     Window positions.
 /// kernel : int
 ///     Elements under the window.
 /// stride : int
 ///     Elements from one position to the next.
 /// dilation : int
-///     Elements from one under the window to the next.
+///     Elements between neighbors under the window.
 /// before : int
 ///     Zeros in front of the input.
 #[pyclass(frozen, eq, module = "arenaplan._core")]
@@ -38,7 +38,7 @@ pub(crate) struct WindowSide {
 }
 
 impl WindowSide {
-    /// Returns that of a window of some elements at one position.
+    /// Returns the dimension for a window with some elements at one position.
     pub(crate) fn of_taps(taps: usize) -> Self {
         Self { inner: Side { size: taps, out: 1, kernel: taps, stride: 1, dilation: 1, before: 0 } }
     }
@@ -59,21 +59,21 @@ impl WindowSide {
     }
 }
 
-/// An operation with all its operands.
+/// An operation with all operands.
 pub(crate) trait Work: Send {
-    /// Does it.
+    /// Does the operation.
     fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()>;
 
-    /// Returns the elements of scratch memory that each thread needs.
+    /// Returns the scratch elements per thread.
     fn scratch_len(&self) -> usize {
         0
     }
 }
 
-/// A kernel of the executor that is bound to its arrays; calling it does the work.
+/// A kernel that is bound to the executor's arrays; calling the kernel does the work.
 ///
-/// It keeps the arrays alive, allocates nothing, and runs without the interpreter lock. One that is
-/// made in a block of a :class:`ThreadTeam` is divided among its threads.
+/// A kernel keeps the arrays alive, allocates nothing, and runs without the interpreter lock. A
+/// kernel that is made in a block of a :class:`ThreadTeam` is divided among the team's threads.
 #[pyclass(frozen, module = "arenaplan._core")]
 pub(crate) struct CompiledKernel {
     work: Mutex<Box<dyn Work>>,
@@ -97,19 +97,19 @@ impl CompiledKernel {
     /// ----------
     /// image : array, shape (images, channels, ...)
     /// weights : array
-    ///     Those of :func:`pack_weights`.
+    ///     Weights from :func:`pack_weights`.
     /// output : array, shape (images, channels, ...)
     /// scratch : array
-    ///     :attr:`ConvWay.elements` elements of a way; the more, the faster.
+    ///     :attr:`ConvWay.elements` elements for a way; the more, the faster.
     /// rows, columns : WindowSide
     ///     The two spatial dimensions.
     /// groups : int
     /// bias : array, optional
-    ///     One number per channel of the output.
+    ///     One number per output channel.
     /// low, high : float
-    ///     Bounds of the output.
+    ///     Output bounds.
     /// addend : array, optional
-    ///     Added to the result; may be the memory of the output.
+    ///     Added to the result; may be the output's memory.
     #[staticmethod]
     #[pyo3(signature = (image, weights, output, scratch, rows, columns, groups, bias=None,
                         low=f32::NEG_INFINITY, high=f32::INFINITY, addend=None))]
@@ -154,12 +154,12 @@ impl CompiledKernel {
         Ok(Self::new("conv", Convolution { sizes, schedule, operands, addend }))
     }
 
-    /// Return the fastest way of :meth:`conv` within some elements of scratch memory, at least 48.
+    /// Return the fastest way for :meth:`conv` within so many scratch elements, at least 48.
     ///
     /// Parameters
     /// ----------
     /// fan_in, fan_out : int
-    ///     Channels of a group.
+    ///     Channels per group.
     /// room : int
     #[staticmethod]
     fn conv_way(
@@ -177,7 +177,7 @@ impl CompiledKernel {
         Ok(ConvWay { elements: way.scratch_len(), cycles: way.cycles() })
     }
 
-    /// Return the product of a matrix, or of several, and one of :func:`pack_matrix`.
+    /// Return the product of one or several matrices and a matrix from :func:`pack_matrix`.
     ///
     /// Parameters
     /// ----------
@@ -207,13 +207,13 @@ impl CompiledKernel {
 
     /// Return a convolution of every channel by itself: see :meth:`conv`.
     ///
-    /// The output may share memory with the image if both are contiguous and no plane of it shares
-    /// any with a later plane of the image.
+    /// The output may share memory with the image if both are contiguous and no output plane shares
+    /// bytes with a later image plane.
     ///
     /// Parameters
     /// ----------
     /// weights : array
-    ///     One window per channel of the output.
+    ///     One window per output channel.
     /// scratch : array
     ///     :meth:`depthwise_scratch` elements.
     #[staticmethod]
@@ -243,7 +243,7 @@ impl CompiledKernel {
         Ok(Self::new("depthwise", Channels { sizes, operands }))
     }
 
-    /// Return the elements of scratch memory that :meth:`depthwise` needs.
+    /// Return the scratch elements that :meth:`depthwise` needs.
     #[staticmethod]
     fn depthwise_scratch(
         py: Python<'_>,
@@ -255,21 +255,21 @@ impl CompiledKernel {
         Ok(sizes.map_err(|e| refused(py, &e))?.scratch_len())
     }
 
-    /// Return a chain of elementwise functions.
+    /// Return an elementwise function chain.
     ///
     /// Parameters
     /// ----------
     /// steps : list of (str, int, tuple of three int or float)
-    ///     Function, register of the result, and arguments: the number of a register, or a constant.
-    ///     Those that the function does not have are any constants.
-    ///     The function ``"load"`` has the position of an operand as its first argument.
+    ///     Function, result register, and arguments: a register number, or a constant. Arguments
+    ///     that the function does not have are any constants. The function ``"load"`` has an
+    ///     operand position as its first argument.
     /// result : int
-    ///     The register that is written. Integers are the nearest ones, and bounded.
+    ///     The register that is written. Integers are rounded to the nearest, and bounded.
     /// operands : list of array
-    ///     Of single precision or integers of 8 bits, broadcast to the shape of the output.
+    ///     Arrays in single precision or 8-bit integers, broadcast to the output's shape.
     /// output : array
-    ///     One like these. May be the memory of an operand of its shape, or begin before one of
-    ///     wider elements if both are contiguous.
+    ///     An array like the operands. May be the memory of an operand with the same shape, or
+    ///     begin before an operand with wider elements if both are contiguous.
     #[staticmethod]
     fn chain(
         py: Python<'_>,
@@ -316,12 +316,12 @@ impl CompiledKernel {
         Ok(Self::new("chain", Elementwise { chain, operands, output }))
     }
 
-    /// Return the softmax of the rows of an array: its elements along the last axis.
+    /// Return the softmax over an array's rows: the elements along the last axis.
     ///
     /// Parameters
     /// ----------
     /// source : array or None
-    ///     If left out, the rows of the output are replaced.
+    ///     If left out, the output's rows are replaced.
     #[staticmethod]
     fn softmax(
         py: Python<'_>,
@@ -331,22 +331,22 @@ impl CompiledKernel {
         Ok(Self::new("softmax", Softmax { rows: Rows::new(py, source, output)? }))
     }
 
-    /// Return the softmax of rows of integers of 8 bits, which are one behind the other.
+    /// Return the softmax over contiguous rows of 8-bit integers.
     ///
     /// Parameters
     /// ----------
     /// source : array
     /// length : int
-    ///     Elements of a row.
+    ///     Elements per row.
     /// table : array of float32, shape (256,)
-    ///     Powers: the last one for the largest element of a row, the one before it for an integer
+    ///     Powers: the last power for the largest element in a row, the power before for an integer
     ///     less by one, and so on.
     /// factor : float
-    ///     Multiplied with each power, before it is divided by their sum.
+    ///     Factor for each power, before the division by their sum.
     /// zero : float
     ///     Added to the rounded quotient.
     /// output : array
-    ///     Of the source's shape; may be its memory.
+    ///     Array with the source's shape; may be the source's memory.
     #[staticmethod]
     fn table_softmax(
         py: Python<'_>,
@@ -368,7 +368,7 @@ impl CompiledKernel {
         Ok(Self::new("softmax", RowsOfBytes { source, length, table, factor, zero, output }))
     }
 
-    /// Return a normalization of the rows of an array: see :meth:`softmax`.
+    /// Return a normalization of an array's rows: see :meth:`softmax`.
     ///
     /// Parameters
     /// ----------
@@ -396,14 +396,14 @@ impl CompiledKernel {
         Ok(Self::new("normalization", Normalizing { rows, epsilon, centered, scale, shift }))
     }
 
-    /// Return the pooling of windows: their largest elements, or sums divided by counts.
+    /// Return the pooling under windows: the largest elements, or sums divided by counts.
     ///
     /// Parameters
     /// ----------
     /// scratch : array
-    ///     As many elements as a row of the image has.
+    ///     As many elements as an image row has.
     /// counts : (array, array), optional
-    ///     One number per row and per column of the output; the largest element if left out.
+    ///     One number per output row and column; the largest element if left out.
     #[staticmethod]
     #[pyo3(signature = (image, output, scratch, rows, columns, counts=None))]
     fn pool(
@@ -431,20 +431,20 @@ impl CompiledKernel {
         Ok(Self::new("pool", work))
     }
 
-    /// Return some steps of a recurrent layer.
+    /// Return some steps in a recurrent layer.
     ///
     /// Parameters
     /// ----------
     /// cell : {"RNN", "rectified RNN", "GRU", "late GRU", "LSTM"}
     ///     The resets of a late GRU come after the product with the hidden state.
     /// sums : array, shape (steps, sequences, gates * hidden)
-    ///     The gates' products with the input, and their biases; overwritten.
+    ///     The gates' products with the input, and the biases; overwritten.
     /// state, memory : array, shape (sequences, hidden)
     ///     The hidden state, and the cell of an LSTM; scratch memory of a GRU.
     /// early, late : array
-    ///     Those of :func:`pack_matrix`; the second is the matrix of the last gate of a GRU.
+    ///     Matrices from :func:`pack_matrix`; the second is for the last gate of a GRU.
     /// bias : array, optional
-    ///     That of the product with ``late``, of a late GRU.
+    ///     The bias of the product with ``late``, for a late GRU.
     /// output : array, shape (steps, sequences, hidden), optional
     ///     The hidden state after each step.
     /// backward : bool
@@ -513,9 +513,9 @@ impl CompiledKernel {
 /// A way to compute a convolution.
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
 pub(crate) struct ConvWay {
-    /// Elements of scratch memory.
+    /// Scratch elements.
     elements: usize,
-    /// About how many cycles the product of one group takes, if its operands are in cache.
+    /// Estimated cycles for one group's product, with operands in cache.
     cycles: usize,
 }
 
@@ -525,12 +525,12 @@ impl ConvWay {
     }
 }
 
-/// Write a matrix in the order in which :meth:`CompiledKernel.product` reads it.
+/// Write a matrix in the order in which :meth:`CompiledKernel.product` reads the matrix.
 ///
 /// Parameters
 /// ----------
 /// matrix : array, shape (depth, columns)
-///     Of shape (columns, depth) if it is transposed.
+///     Shape (columns, depth) if transposed.
 /// transposed : bool
 /// target : array
 ///     :func:`packed_matrix` elements.
@@ -578,7 +578,7 @@ pub(crate) fn packed_weights(
     Ok(packed_weights_len(groups, fan_out, depth))
 }
 
-/// Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
+/// Write convolution weights in the order in which :meth:`CompiledKernel.conv` reads the weights.
 ///
 /// Parameters
 /// ----------
@@ -604,13 +604,13 @@ pub(crate) fn refused(py: Python<'_>, error: &arenaplan_kernels::Error) -> PyErr
     raise_named(py, "InvalidOperand", error.to_string())
 }
 
-/// Returns the exception for arrays of images that no kernel can work on.
+/// Returns the exception for image arrays that no kernel can work on.
 pub(crate) fn no_planes(py: Python<'_>) -> PyErr {
     let message = "image and output are no planes, or cannot be written";
     raise_named(py, "InvalidOperand", message.into())
 }
 
-/// An argument of a function of a chain.
+/// A function argument in a chain.
 #[derive(Clone, Copy, Debug, FromPyObject)]
 enum Value {
     Register(usize),
@@ -683,8 +683,8 @@ impl Numbers {
         of_buffer!(self, buffer => element_strides(buffer))
     }
 
-    /// Returns whether an output, which is made in order, may be the memory of these numbers: it is the
-    /// same elements, or no element of it reaches one that is read later.
+    /// Returns whether an output, which is made in order, may be the memory of these numbers: the
+    /// output has the same elements, or no output element reaches an element that is read later.
     fn is_taken_over(&self, output: &Self) -> bool {
         let start = |numbers: &Self| of_buffer!(numbers, buffer => buffer.buf_ptr().addr());
         let (own, made) = (self.kind().bytes(), output.kind().bytes());
@@ -717,7 +717,7 @@ pub(crate) fn check_apart<A: Element, B: Element>(
     apart(py, span(a), span(b))
 }
 
-/// Fails if two ranges of addresses share bytes.
+/// Fails if two address ranges share bytes.
 fn apart(py: Python<'_>, a: (usize, usize), b: (usize, usize)) -> PyResult<()> {
     if a.0 < b.1 && b.0 < a.1 {
         return Err(raise_named(py, "InvalidOperand", "operands share memory".into()));
@@ -725,7 +725,7 @@ fn apart(py: Python<'_>, a: (usize, usize), b: (usize, usize)) -> PyResult<()> {
     Ok(())
 }
 
-/// Returns the addresses of the first byte of a buffer, and behind the last one.
+/// Returns the addresses of a buffer's first byte, and behind the last byte.
 fn span<T: Element>(buffer: &PyBuffer<T>) -> (usize, usize) {
     let (mut low, mut high) = (buffer.buf_ptr().addr(), buffer.buf_ptr().addr());
     if buffer.item_count() == 0 {
@@ -738,8 +738,8 @@ fn span<T: Element>(buffer: &PyBuffer<T>) -> (usize, usize) {
     (low, high + buffer.item_size())
 }
 
-/// Operands of a window that slides over images. The output and the scratch memory share no byte
-/// with another operand; but the output may share some with the image, if its kernel permits that.
+/// Operands of a sliding window. The output and the scratch memory share no byte with another
+/// operand; but the output may share bytes with the image, if the kernel permits sharing.
 struct Windowed {
     image: PyBuffer<f32>,
     image_layout: PlaneLayout,
@@ -775,8 +775,8 @@ impl Windowed {
         Ok(Self { image, image_layout, weights, bias, output, output_layout, scratch, bounds })
     }
 
-    /// Whether no plane of the output, as far as both are in one piece, shares bytes with a plane of
-    /// the image behind the one that it is made of.
+    /// Returns `true` if no output plane shares bytes with a later image plane than the plane that
+    /// it is made from, as far as both arrays are contiguous.
     fn is_in_order(&self) -> bool {
         let (read, made) = (&self.image_layout, &self.output_layout);
         let planes = read.counts[0] * read.counts[1];
@@ -794,16 +794,16 @@ impl Windowed {
                 && is_behind(planes - 1))
     }
 
-    /// Returns the channels of the image, and those of the output.
+    /// Returns the image channels, and the output channels.
     fn channels(&self) -> (usize, usize) {
         (self.image_layout.counts[1], self.output_layout.counts[1])
     }
 }
 
-/// What is added to the result of a convolution.
+/// The numbers that are added to a convolution's result.
 enum Addend {
     Nothing,
-    /// What is in the memory of the result.
+    /// The numbers in the result's memory.
     Result,
     /// Elements that share no byte with the result or the scratch memory.
     Numbers(PyBuffer<f32>, PlaneLayout),
@@ -878,7 +878,7 @@ impl Work for Channels {
     }
 }
 
-/// A chain of elementwise functions. The output is no operand, or one that it takes over.
+/// A chain of elementwise functions. The output is not an operand, or takes over an operand.
 struct Elementwise {
     chain: Chain,
     operands: Vec<Numbers>,
@@ -956,7 +956,7 @@ impl Work for RowsOfBytes {
     }
 }
 
-/// A normalization of rows.
+/// A row normalization.
 struct Normalizing {
     rows: Rows,
     epsilon: f32,
@@ -1008,7 +1008,7 @@ impl Work for Pool {
     }
 }
 
-/// Steps of a recurrent layer. What is written shares no byte with another operand.
+/// Steps of a recurrent layer. Written arrays share no byte with another operand.
 struct Steps {
     sizes: Recurrence,
     sums: PyBuffer<f32>,

@@ -1,4 +1,4 @@
-//! The costs of steps that a backend in Python states.
+//! The step costs that a Python backend states.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,13 +15,13 @@ use crate::results::Strips;
 
 /// Bytes and nanoseconds.
 type WayRow = (u64, u64);
-/// The sizes of each scratch buffer with their costs, and all scratch memory together.
+/// The sizes of each scratch buffer with costs, and all scratch memory together.
 type StepRow = (Vec<Vec<(u64, f64)>>, Vec<WayRow>);
 /// Nodes, the operand whose rows the first node takes over, and the costs by rows.
 type KernelRow = (Vec<u32>, Option<u32>, Vec<(u64, Vec<WayRow>)>);
 
-/// The costs of a backend. A question that raises ends the search: the answers after it are empty,
-/// and [`failure`](Self::failure) is raised in place of a result.
+/// A backend's costs. A question that raises ends the search: the later answers are empty, and
+/// [`failure`](Self::failure) is raised in place of a result.
 #[derive(Debug)]
 pub(crate) struct Costs {
     object: Py<PyAny>,

@@ -1,16 +1,16 @@
-//! Errors of the core become Python exceptions of the same kind.
+//! Errors in the core become Python exceptions of the same kind.
 
 use std::path::Path;
 
 use arenaplan::Error;
 use pyo3::prelude::*;
 
-/// An error of a crate, with the kind of exception that stands for the error.
+/// A crate's error, with the kind of the Python exception.
 pub(crate) trait Named: std::fmt::Display {
     /// Returns the kind of the exception.
     fn kind(&self) -> &'static str;
 
-    /// Returns the error of the core that this error is, if any.
+    /// Returns the core error that this error is, if any.
     fn core(&self) -> Option<&Error> {
         None
     }
@@ -42,7 +42,7 @@ impl Named for arenaplan_classic::Error {
     }
 }
 
-/// Returns the exception of `arenaplan.base.errors` that stands for `error`.
+/// Returns the exception from `arenaplan.base.errors` for `error`.
 pub(crate) fn raise(py: Python<'_>, error: &impl Named) -> PyErr {
     error.core().map_or_else(
         || raise_named(py, error.kind(), error.to_string()),
@@ -50,7 +50,7 @@ pub(crate) fn raise(py: Python<'_>, error: &impl Named) -> PyErr {
     )
 }
 
-/// Returns the exception of an error of the core, with the facts that some have.
+/// Returns the exception for a core error, with the facts that some errors have.
 fn raise_core(py: Python<'_>, error: &Error) -> PyErr {
     if let Error::FileUnreadable { code: Some(code), .. } = error {
         return std::io::Error::from_raw_os_error(*code).into();
@@ -70,7 +70,7 @@ fn raise_core(py: Python<'_>, error: &Error) -> PyErr {
     exception
 }
 
-/// Returns the exception of a kind that `arenaplan.base.errors` lists.
+/// Returns the exception for a kind that `arenaplan.base.errors` lists.
 pub(crate) fn raise_named(py: Python<'_>, kind: &str, message: String) -> PyErr {
     if kind == "Interrupted" {
         return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(message);

@@ -17,7 +17,7 @@ const BYTES_PER_ITEM: usize = 64;
 /// Interval at which a write that waits for the reader of a pipe looks for Ctrl-C.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Returns what JSON text holds. Ctrl-C interrupts the work.
+/// Returns the content of a JSON text. Ctrl-C interrupts the work.
 pub(crate) fn parse<T: Send + 'static>(
     py: Python<'_>,
     text: &[u8],
@@ -28,7 +28,7 @@ pub(crate) fn parse<T: Send + 'static>(
     call::run(py, text.len() / BYTES_PER_ITEM, move |_, _| parse(&text))?.or_raise(py)
 }
 
-/// Returns what a JSON file holds. Ctrl-C interrupts the work.
+/// Returns the content of a JSON file. Ctrl-C interrupts the work.
 pub(crate) fn load<T: Send + 'static>(
     py: Python<'_>,
     path: PathBuf,
@@ -42,13 +42,13 @@ pub(crate) fn load<T: Send + 'static>(
 /// Write files, each given by its path and content.
 ///
 /// A regular file is replaced at once and keeps its mode, through a symbolic link, too; on failure
-/// it is unchanged. The content of all of them is on disk before the first one is replaced.
+/// the file stays unchanged. The content of all files is on disk before the first file is replaced.
 /// Devices, pipes, and descriptors such as ``/dev/stdout`` are written into.
 ///
 /// Raises
 /// ------
 /// PlanWriteError
-///     If a file cannot be written; the message names it.
+///     If a file cannot be written; the message names the file.
 /// BrokenPipeError
 ///     If a pipe has no reader any more.
 #[pyfunction]
@@ -72,7 +72,7 @@ where
     written.map_err(|error| unwritten(py, &error.path, &error.source))
 }
 
-/// Writes files on a thread, which is left to itself after Ctrl-C.
+/// Writes files on a separate thread, which is abandoned after Ctrl-C.
 fn write_apart(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<Result<(), WriteError>> {
     let worker = std::thread::Builder::new().spawn(move || write(&files))?;
     let mut patience = Duration::from_micros(50);

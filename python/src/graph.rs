@@ -1,4 +1,4 @@
-//! The graph, as Python hands it over: tables of tuples.
+//! The graph from Python: tuple tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ struct NodeRow<'py> {
     cost: Bound<'py, PyAny>,
 }
 
-/// `(bytes, cost)` of every choice, per workspace.
+/// `(bytes, cost)` for every choice, per workspace.
 type WorkspaceRows = Vec<Vec<(u64, f64)>>;
 
 /// An `arenaplan.graph.Window`.
@@ -71,7 +71,7 @@ type WindowRow = (usize, usize, usize, u64, u64, i64, u64);
 /// Memory for reading one value or node, in bytes.
 const ROW_BYTES: usize = 1 << 10;
 
-/// Return the JSON Schema of graph files.
+/// Return the JSON Schema for graph files.
 #[pyfunction]
 pub(crate) fn graph_schema() -> &'static str {
     arenaplan::format::graph_schema()
@@ -93,7 +93,7 @@ impl Graph {
 
 #[pymethods]
 impl Graph {
-    /// Validate tables of values and nodes.
+    /// Validate value and node tables.
     #[new]
     #[pyo3(signature = (name: "str", values: "Sequence[tuple[str, str, str, Sequence[int], int | None, str | None]]", nodes: "Sequence[tuple[str, str, Sequence[int | None], Sequence[int | None], object, Sequence[int], str, int, Mapping[str, object], int]]", outputs: "Sequence[int]", write_backs: "Sequence[tuple[int, int]]" = Vec::new(), memory: "str" = "arena", covers: "Covers | None" = None))]
     #[allow(clippy::too_many_arguments, reason = "one per table")]
@@ -204,7 +204,7 @@ impl Graph {
     }
 
     /// Return the graph in which each group of nodes, by index in execution order, is one node.
-    /// Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
+    /// Values keep their indices. Groups that end with a node in ``strips`` run strip by strip.
     ///
     /// Raises
     /// ------
@@ -219,8 +219,8 @@ impl Graph {
         Ok(Self { inner: Arc::new(grouped.graph) })
     }
 
-    /// Return the graph in which each execution of a schedule, a list of nodes by index and of values
-    /// that are copied, is a node.
+    /// Return the graph in which each execution in a schedule is a node. The schedule lists nodes
+    /// by index, and copied values.
     #[pyo3(signature = (schedule, paging=None))]
     fn scheduled(
         &self,
@@ -252,19 +252,19 @@ impl Graph {
         Ok(Self { inner: Arc::new(graph) })
     }
 
-    /// The part of the model that the graph has.
+    /// The part of the model in the graph.
     #[getter]
     fn covers(&self) -> Covers {
         Covers::of(self.inner.covers())
     }
 
-    /// SHA-256, in hexadecimal, of all that a plan depends on.
+    /// SHA-256, in hexadecimal, of everything that a plan depends on.
     #[getter]
     fn digest(&self, py: Python<'_>) -> String {
         py.detach(|| self.inner.digest())
     }
 
-    /// Bytes of every value.
+    /// Bytes by value.
     #[getter]
     fn sizes(&self) -> Vec<u64> {
         self.inner.values().iter().map(Value::bytes).collect()
@@ -283,7 +283,7 @@ impl Graph {
     }
 }
 
-/// Returns the graph of the core: of `arenaplan.Graph`, the one that it has.
+/// Returns the core's graph: for an `arenaplan.Graph`, its core graph.
 pub(crate) fn core_of<'py>(graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
     match graph.cast::<Graph>() {
         Ok(core) => Ok(core.clone()),
@@ -323,7 +323,7 @@ fn read_name(name: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     })
 }
 
-/// Reads the alignment of `what`.
+/// Reads the alignment for `what`.
 fn read_alignment(bytes: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Alignment> {
     let py = bytes.py();
     if bytes.is_instance_of::<PyBool>() {
@@ -342,7 +342,7 @@ fn read_alignment(bytes: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResu
     })
 }
 
-/// Reads the operands of `who`.
+/// Reads operands for `who`.
 fn read_operands(rows: &Bound<'_, PyAny>, who: &str) -> PyResult<Vec<Option<ValueId>>> {
     let read = |operand: PyResult<Bound<'_, PyAny>>| {
         let operand = operand?;
@@ -352,7 +352,7 @@ fn read_operands(rows: &Bound<'_, PyAny>, who: &str) -> PyResult<Vec<Option<Valu
     rows.try_iter()?.map(read).collect()
 }
 
-/// Reads indices of values or nodes.
+/// Reads value or node indices.
 fn read_indices(rows: &Bound<'_, PyAny>, who: &str, of: &str) -> PyResult<Vec<u32>> {
     rows.try_iter()?.map(|index| read_index(&index?, who, of)).collect()
 }
@@ -372,7 +372,7 @@ fn read_index(index: &Bound<'_, PyAny>, who: &str, of: &str) -> PyResult<u32> {
     })
 }
 
-/// Returns a typed error in place of one that says that a number is out of range.
+/// Returns a typed error in place of an error about a number out of range.
 fn overflow_as(error: PyErr, py: Python<'_>, name: &str, message: String) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
         return raise_named(py, name, message);
@@ -380,13 +380,13 @@ fn overflow_as(error: PyErr, py: Python<'_>, name: &str, message: String) -> PyE
     error
 }
 
-/// Reads the cost of `who`.
+/// Reads the cost for `who`.
 fn read_cost(cost: &Bound<'_, PyAny>, who: &str) -> PyResult<u64> {
     let message = || format!("{who}: its cost {cost} is not a number of 64 bits");
     cost.extract().map_err(|error| overflow_as(error, cost.py(), "InvalidEffect", message()))
 }
 
-/// Reads one kind of effects of `who`.
+/// Reads one effect kind for `who`.
 fn read_effect<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     effects: &Bound<'py, PyAny>,
     kind: &str,

@@ -1,4 +1,4 @@
-//! Hazards: the steps that each step of a plan must wait for.
+//! Hazards: the steps that each step in a plan must wait for.
 
 use std::sync::Arc;
 
@@ -8,19 +8,20 @@ use crate::call::{self, admit};
 use crate::error::OrRaise;
 use crate::results::{Hazard, Timetable};
 
-/// Bytes of a file of hazards per edge, at least.
+/// Least bytes per edge in a hazards file.
 const BYTES_PER_EDGE: usize = 32;
 
-/// Return the JSON Schema of hazards.
+/// Return the JSON Schema for hazards.
 #[pyfunction]
 pub(crate) fn hazards_schema() -> &'static str {
     arenaplan::format::hazards_schema()
 }
 
-/// The dependencies between the steps of a plan, transitively reduced.
+/// The dependencies between a plan's steps, transitively reduced.
 ///
-/// A runner that starts each step after those that it waits for may run all others in any order and
-/// at the same time. :meth:`Plan.hazards` computes them, :meth:`Plan.check_hazards` proves them.
+/// A runner that starts each step after the required steps have ended may run all other steps in
+/// any order and at the same time. :meth:`Plan.hazards` computes hazards,
+/// :meth:`Plan.check_hazards` proves hazards.
 ///
 /// Examples
 /// --------
@@ -51,19 +52,19 @@ fn row(edge: &arenaplan::plan::Hazard) -> Hazard {
 
 #[pymethods]
 impl Hazards {
-    /// Name of the model.
+    /// Model name.
     #[getter]
     fn model(&self) -> &str {
         self.inner.model()
     }
 
-    /// Digest of the graph that was planned.
+    /// Planned graph digest.
     #[getter]
     fn digest(&self) -> &str {
         self.inner.digest()
     }
 
-    /// Number of steps.
+    /// Step count.
     #[getter]
     fn steps(&self) -> usize {
         self.inner.steps()
@@ -75,30 +76,30 @@ impl Hazards {
         self.inner.edges().iter().map(row).collect()
     }
 
-    /// Return the edges to a step: the steps that it waits for.
+    /// Return the edges to a step: the steps that must end before.
     fn of(&self, step: usize) -> Vec<Hazard> {
         self.inner.of(step).iter().map(row).collect()
     }
 
-    /// Return, by step, the steps that wait for it.
+    /// Return the dependent steps by step.
     fn dependents(&self) -> Vec<Vec<u32>> {
         self.inner.dependents()
     }
 
-    /// Return when the steps start if ``workers`` run them, each the first step in order that may
-    /// run.
+    /// Return the start times if ``workers`` run the steps, each worker the first ready step in
+    /// order.
     ///
     /// Parameters
     /// ----------
     /// costs : list of int
-    ///     The time of each step.
+    ///     Time by step.
     /// workers : int
-    ///     Number of workers.
+    ///     Worker count.
     fn timetable(&self, costs: Vec<u64>, workers: u32) -> Timetable {
         self.inner.timetable(&costs, workers).into()
     }
 
-    /// Return the time of the longest chain of steps that wait for each other.
+    /// Return the time along the longest chain of dependent steps.
     fn critical_path(&self, costs: Vec<u64>) -> u64 {
         self.inner.critical_path(&costs).span
     }

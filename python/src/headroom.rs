@@ -1,12 +1,12 @@
 //! Behavior when the system has no more memory.
 //!
-//! The standard library ends the process when an allocation that cannot report its failure
-//! fails, and most allocations of a planner cannot. So the [allocator](crate::arena) of the
-//! extension asks here first:
+//! The standard library ends the process when an allocation fails that cannot report the failure;
+//! most planner allocations are of this kind. So the extension's [allocator](crate::arena) asks
+//! here first:
 //!
 //! 1. Every [`Call`] sets memory aside before the work begins. When an allocation fails, that
-//!    memory is freed, the call is cancelled, and the allocation is tried again. The work ends at
-//!    its next look at the flag, and the call raises `OutOfMemory`.
+//!    memory is freed, the call is cancelled, and the allocation is tried again. The work ends when
+//!    it next reads the flag, and the call raises `OutOfMemory`.
 //! 2. If even that was not enough, the thread that works for the call sleeps for ever and the
 //!    call raises `OutOfMemory`. The memory that the thread had is lost to the process, which
 //!    lives.
@@ -25,7 +25,7 @@ thread_local! {
     static WORKS_FOR: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// State of one call for the allocator.
+/// The allocator's state for one call.
 #[derive(Debug)]
 struct Slot {
     taken: AtomicBool,
@@ -50,7 +50,8 @@ impl Slot {
         }
     }
 
-    /// Frees the memory that was set aside if it has at least `bytes`, and returns whether it had.
+    /// Frees the memory that was set aside if there are at least `bytes`, and returns whether there
+    /// were.
     ///
     /// Called by the allocator: allocates nothing, waits for nothing.
     fn give_up(&self, bytes: usize) -> bool {
@@ -65,19 +66,19 @@ impl Slot {
     }
 }
 
-/// Frees memory that a call has set aside, if there is one with at least `bytes`, and returns
-/// whether to try again. First that of the call for which this thread works.
+/// Frees memory with at least `bytes` that a call has set aside, if any, and returns whether to try
+/// again. The memory of this thread's call comes first.
 pub(crate) fn relieve(bytes: usize) -> bool {
     let own = WORKS_FOR.get().map(|index| &CALLS[index]);
     own.is_some_and(|own| own.give_up(bytes)) || CALLS.iter().any(|call| call.give_up(bytes))
 }
 
-/// Ends the part of a thread that has no memory to go on, if it works for a call; returns for
-/// threads of the interpreter. `is_helper` tells whether the interpreter does not know the thread.
+/// Ends the work of a thread without memory to go on, if the thread works for a call; returns for
+/// interpreter threads. `is_helper` tells whether the interpreter does not know the thread.
 pub(crate) fn strand(is_helper: bool) {
     let lost: &[Slot] = match WORKS_FOR.get() {
         Some(index) => &CALLS[index..=index],
-        // A thread that a solver has started: any call may be waiting for it.
+        // A thread that a solver has started: any call may wait for the thread.
         None if is_helper => &CALLS,
         None => return,
     };
@@ -95,7 +96,7 @@ pub(crate) fn strand(is_helper: bool) {
 pub(crate) struct Call(usize);
 
 impl Call {
-    /// Begins a call with `bytes` set aside; returns nothing if there is no memory for that.
+    /// Begins a call with `bytes` set aside; returns `None` if there is not enough memory.
     pub(crate) fn begin(bytes: usize) -> Option<Self> {
         let mut aside = Vec::new();
         aside.try_reserve_exact(bytes).ok()?;

@@ -1,4 +1,4 @@
-//! The incremental planner: tables of values and nodes in, views of the arenas out.
+//! The incremental planner: tables of values and nodes in, arena views out.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,10 +21,10 @@ use crate::results::{ArenaBytes, IncrementalPlacement};
 /// `(inputs, outputs, temporaries, shares)`, shares as `(input, output, unmodified)`.
 type IncrementalRow = (Vec<Option<u32>>, Vec<Option<u32>>, Vec<u32>, Vec<(usize, usize, bool)>);
 
-/// Memory of one value or node in the tables of a planner, in bytes.
+/// Bytes per value or node in the planner's tables.
 const ROW_BYTES: usize = 1 << 10;
 
-/// Places the values of a graph whose sizes become known while it runs.
+/// Places the values in a graph whose sizes become known during a run.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalPlanner {
@@ -70,7 +70,7 @@ fn read_options(
     })
 }
 
-/// Reads the tables of a graph.
+/// Reads a graph's tables.
 fn read_graph(
     values: &Bound<'_, PyAny>,
     nodes: &Bound<'_, PyAny>,
@@ -101,13 +101,13 @@ fn read_graph(
     })
 }
 
-/// Returns the number of values and nodes.
+/// Returns the count of values and nodes.
 fn items_of(graph: &IncrementalGraph) -> usize {
     graph.values.len().saturating_add(graph.nodes.len())
 }
 
 impl IncrementalPlanner {
-    /// Returns a planner of `graph` whose arenas can be viewed.
+    /// Returns a planner for `graph` whose arenas can be viewed.
     fn make(
         py: Python<'_>,
         graph: IncrementalGraph,
@@ -126,7 +126,7 @@ impl IncrementalPlanner {
         Ok(Self { inner, items, temporary, persistent, holder: Holder::default() })
     }
 
-    /// Calls `work` with the planner, which may have to move the memory of its arenas.
+    /// Calls `work` with the planner, which may have to move the arenas' memory.
     fn grow(
         &self,
         py: Python<'_>,
@@ -140,7 +140,7 @@ impl IncrementalPlanner {
         or_in_use(py, refused.contains(&true), result)
     }
 
-    /// Raises unless tables of all values and nodes can be allocated now.
+    /// Raises unless tables for all values and nodes can be allocated now.
     fn admit_tables(&self, py: Python<'_>) -> PyResult<()> {
         admit(py, self.items.load(Ordering::Relaxed).saturating_mul(ROW_BYTES))
     }
@@ -183,8 +183,8 @@ impl IncrementalPlanner {
         Self::make(py, graph, options)
     }
 
-    /// Return a planner of the nodes of ``graph`` in execution order; values have the same
-    /// indices, and each workspace, in its smallest size, is one more.
+    /// Return a planner for the nodes of ``graph`` in execution order; values have the same
+    /// indices, and each workspace, in the smallest size, is one more value.
     #[staticmethod]
     #[pyo3(signature = (graph, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
     fn from_graph(
@@ -204,14 +204,14 @@ impl IncrementalPlanner {
     /// Raises
     /// ------
     /// ArenaInUse
-    ///     If an arena would move while views of it are alive; the same call does the rest
-    ///     once they are gone.
+    ///     If an arena would move while views are alive; the same call does the rest once the views
+    ///     are gone.
     fn execute(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<()> {
         self.grow(py, |planner| planner.execute(start..stop))
     }
 
-    /// Plan another graph in the same memory; nothing is placed yet. The tables are those of
-    /// the constructor.
+    /// Plan another graph in the same memory; nothing is placed yet. The tables are as for the
+    /// constructor.
     #[pyo3(signature = (values: "Sequence[tuple[int, str]]", nodes: "Sequence[tuple[Sequence[int | None], Sequence[int | None], Sequence[int], Sequence[tuple[int, int, bool]]]]", inputs: "Sequence[int | None]", outputs: "Sequence[int | None]", variables: "Sequence[int] | None"=None))]
     fn replace_graph(
         &self,
@@ -236,7 +236,7 @@ impl IncrementalPlanner {
     /// Raises
     /// ------
     /// ArenaBusy
-    ///     If another run has them.
+    ///     If another run has the arenas.
     fn lease(slf: Py<Self>, py: Python<'_>) -> PyResult<Lease> {
         let holder = slf.get().holder.clone();
         holder.lease(py, slf.into_any())
@@ -266,7 +266,7 @@ impl IncrementalPlanner {
     /// Raises
     /// ------
     /// ArenaInUse
-    ///     If views of it are alive.
+    ///     If views are alive.
     fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
         self.temporary.check_unused(py)?;
         self.with(py, arenaplan_classic::incremental::IncrementalPlanner::release_temporary)
@@ -277,19 +277,19 @@ impl IncrementalPlanner {
         self.grow(py, arenaplan_classic::incremental::IncrementalPlanner::acquire_temporary)
     }
 
-    /// Change the size of a value.
+    /// Change a value's size.
     fn set_bytes(&self, py: Python<'_>, value: u32, nbytes: u64) -> PyResult<()> {
         self.with(py, |planner| planner.set_bytes(value, nbytes))
     }
 
-    /// Change the owner of a value's bytes.
+    /// Change a value's owner.
     fn set_kind(&self, py: Python<'_>, value: u32, kind: &str) -> PyResult<()> {
         let kind = kind.parse().or_raise(py)?;
         self.with(py, |planner| planner.set_kind(value, kind))
     }
 
-    /// Return the place of a value, or None if it has no bytes in an arena, or its node was not
-    /// reached yet.
+    /// Return the place of a value, or None if the value has no bytes in an arena, or the producer
+    /// was not reached yet.
     fn place(&self, py: Python<'_>, value: u32) -> PyResult<Option<IncrementalPlacement>> {
         let place = self.with(py, |planner| Ok(planner.place(value)))?;
         Ok(place.map(|place| IncrementalPlacement {
@@ -299,7 +299,7 @@ impl IncrementalPlanner {
         }))
     }
 
-    /// Return the value whose bytes ``value`` has: itself, unless it shares.
+    /// Return the value whose bytes ``value`` has: itself, unless ``value`` shares.
     fn root(&self, py: Python<'_>, value: u32) -> PyResult<u32> {
         self.with(py, |planner| planner.root(value))
     }
@@ -313,10 +313,9 @@ impl IncrementalPlanner {
 
     /// Return a writable view of a value's bytes, or None where :meth:`place` does.
     ///
-    /// ``numpy.frombuffer(view, dtype)`` shares the memory. While a view is alive its arena
-    /// neither moves nor is freed: calls that would have to do so raise ``ArenaInUse``. The
-    /// bytes belong to the value for as long as it is live; planning gives them to other
-    /// values afterwards.
+    /// ``numpy.frombuffer(view, dtype)`` shares the memory. While a view is alive the arena neither
+    /// moves nor is freed: calls that would have to do so raise ``ArenaInUse``. The bytes belong to
+    /// the value while the value is live; planning gives the bytes to other values afterwards.
     fn view<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
         let found = self.with(py, |planner| {
             let persistent = planner.place(value).is_some_and(|place| place.persistent);
@@ -344,14 +343,14 @@ impl IncrementalPlanner {
         Err(raise_named(py, "ArenaState", message))
     }
 
-    /// High-water marks of the temporary and of the persistent arena.
+    /// High-water marks: temporary and persistent arena.
     #[getter]
     fn arena_bytes(&self, py: Python<'_>) -> PyResult<ArenaBytes> {
         let (temporary, persistent) = self.with(py, |planner| Ok(planner.arena_bytes()))?;
         Ok(ArenaBytes { temporary, persistent })
     }
 
-    /// Memory of the temporary and of the persistent arena.
+    /// Memory of the temporary and the persistent arena.
     #[getter]
     fn buffer_bytes(&self, py: Python<'_>) -> PyResult<ArenaBytes> {
         let (temporary, persistent) = self.with(py, |planner| Ok(planner.buffer_bytes()))?;

@@ -12,13 +12,13 @@ use crate::files::{self, write_all};
 use crate::graph::Graph;
 use crate::plan::Plan;
 
-/// Return the JSON Schema of model files.
+/// Return the JSON Schema for model files.
 #[pyfunction]
 pub(crate) fn model_schema() -> &'static str {
     arenaplan::model::model_schema()
 }
 
-/// The graphs and plans of one model for one or several shapes.
+/// The graphs and plans of a model for one or several shapes.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -32,7 +32,7 @@ impl From<arenaplan::Model> for Model {
 }
 
 impl Model {
-    /// Returns the number of shapes, for the memory that work with them may need.
+    /// Returns the shape count, for the memory that work with shapes may need.
     fn items(&self) -> usize {
         self.inner.len()
     }
@@ -53,7 +53,7 @@ impl Model {
 
 #[pymethods]
 impl Model {
-    /// Collect shapes: per shape a size for each of ``dims``, the graph, and a plan of it.
+    /// Collect shapes: for each shape a size per dimension in ``dims``, the graph, and a plan.
     #[new]
     #[pyo3(signature = (name: "str", dims: "Sequence[str]", shapes: "Iterator[tuple[Sequence[int], object, Plan]]"))]
     fn new(
@@ -82,20 +82,20 @@ impl Model {
         Ok(model.or_raise(py)?.into())
     }
 
-    /// Name of the model.
+    /// Model name.
     #[getter]
     fn name(&self) -> &str {
         self.inner.name()
     }
 
-    /// Names of the dimensions that vary, with the sizes of each.
+    /// Variable dimension names, each with its sizes.
     #[getter]
     fn dims(&self) -> Vec<(String, Vec<u64>)> {
         let dims = self.inner.dims().iter();
         dims.map(|dim| (dim.name().to_owned(), dim.sizes().to_vec())).collect()
     }
 
-    /// Per shape the size of each dimension, and the bytes that it needs.
+    /// For each shape the size by dimension, and the needed bytes.
     #[getter]
     fn shapes(&self) -> Vec<(Vec<u64>, u64)> {
         let row = |shape: Shape<'_>| {
@@ -104,7 +104,7 @@ impl Model {
         self.inner.shapes().map(row).collect()
     }
 
-    /// Bytes of arenas that every shape can run in.
+    /// Arena bytes that suffice for every shape.
     #[getter]
     fn arena_bytes(&self) -> u64 {
         self.inner.arena_bytes()
@@ -114,18 +114,18 @@ impl Model {
         self.inner.len()
     }
 
-    /// Return the position of the shape for sizes by name.
+    /// Return the index of the shape for sizes by name.
     fn find(&self, py: Python<'_>, sizes: Vec<(String, u64)>, padded: bool) -> PyResult<usize> {
         Ok(self.shape(py, &sizes, padded)?.index())
     }
 
-    /// Return the plan of a shape.
+    /// Return a shape's plan.
     fn plan(&self, py: Python<'_>, sizes: Vec<(String, u64)>) -> PyResult<Plan> {
         let shape = self.shape(py, &sizes, false)?;
         Ok(shape.plan().or_raise(py)?.clone().into())
     }
 
-    /// Return the graph of a shape.
+    /// Return a shape's graph.
     fn graph(&self, py: Python<'_>, sizes: Vec<(String, u64)>) -> PyResult<Graph> {
         let shape = self.shape(py, &sizes, false)?;
         Ok(Graph { inner: Arc::new(shape.graph().or_raise(py)?.clone()) })
@@ -138,7 +138,7 @@ impl Model {
         Ok(text)
     }
 
-    /// Return the model that JSON text holds, after a check of every plan.
+    /// Return the model in a JSON text, after checking every plan.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
         Ok(files::parse(py, text, arenaplan::Model::from_json)?.into())

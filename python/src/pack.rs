@@ -19,10 +19,11 @@ use crate::call::{self, Ended, Moment, admit};
 use crate::error::OrRaise;
 use crate::views;
 
-/// A buffer, its space, its first byte and the end of its bytes, its first step and the end of its steps.
+/// A buffer, the space, the first byte, the end of the bytes, the first step, and the end of the
+/// steps.
 type Rectangle = (usize, usize, u64, u64, u32, u32);
 
-/// Offsets of buffers, and the proof of their peak.
+/// Offsets of buffers, with a proof of the peak.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Packing {
@@ -33,7 +34,7 @@ pub(crate) struct Packing {
     source: Arc<Source>,
 }
 
-/// Limits of a search.
+/// Search limits.
 #[derive(Debug)]
 struct Limits {
     time_limit: Option<f64>,
@@ -43,12 +44,13 @@ struct Limits {
     compact: bool,
 }
 
-/// Bytes of each row of a problem, as long as rows are columns of numbers.
+/// Bytes per problem row, while rows are columns of numbers.
 const ROW_BYTES: usize = 64;
-/// Bytes of a line of CSV, at least.
+/// Least bytes per CSV line.
 const LINE_BYTES: usize = 8;
 
-/// Part of a time limit that the search has if buffers are moved to lower offsets behind it.
+/// The search's share of a time limit, if the search is followed by moving buffers to lower
+/// offsets.
 const SEARCH_SHARE: f64 = 0.9;
 
 /// A space: name, capacity, alignment and reserved bytes.
@@ -62,7 +64,7 @@ pub(crate) struct Details {
     gaps: BTreeMap<usize, Vec<(u32, u32, u64, u64)>>,
     ranges: BTreeMap<usize, (u64, u64)>,
     groups: BTreeMap<usize, u32>,
-    /// By buffer: the spaces that it may be in.
+    /// For each buffer: the permitted spaces.
     spaces: BTreeMap<usize, Vec<usize>>,
     may_overlap: Vec<(usize, usize)>,
     apart: Vec<(usize, usize)>,
@@ -81,7 +83,7 @@ pub(crate) struct Columns {
     spaces: Vec<Described>,
 }
 
-/// A derived implementation would make a `TypeError` of the refusal of columns that are too long.
+/// A derived implementation would raise `TypeError` for columns that are too long.
 impl<'py> FromPyObject<'_, 'py> for Columns {
     type Error = PyErr;
 
@@ -99,7 +101,7 @@ impl<'py> FromPyObject<'_, 'py> for Columns {
 }
 
 impl Columns {
-    /// Returns the problem of packing the buffers.
+    /// Returns the problem to pack the buffers.
     fn problem(self) -> arenaplan::Result<Problem> {
         let Self { sizes, live, alignments, pins, hints, details, spaces } = self;
         let spaces = described(spaces)?;
@@ -201,7 +203,7 @@ impl Source {
     }
 }
 
-/// Pack the buffers of ``problem``.
+/// Pack the buffers in ``problem``.
 #[pyfunction]
 #[pyo3(signature = (
     problem: "dict[str, Any]",
@@ -282,8 +284,8 @@ pub(crate) fn pack_blame(
     Ok(found.map(|ids| ids.into_iter().map(BufferId::index).collect()))
 }
 
-/// Return a packing of a CSV document near that of an ``old`` one, the identifiers of the buffers that
-/// moved, and the peak of staying.
+/// Return a packing for a CSV document close to the ``old`` document's packing, the identifiers of
+/// moved buffers, and the peak of staying.
 #[pyfunction]
 #[pyo3(signature = (
     text,
@@ -306,7 +308,7 @@ pub(crate) fn pack_csv_again(
         let old = CsvProblem::parse(&old, Space::default())?;
         let mut offsets: BTreeMap<&str, Option<u64>> = BTreeMap::new();
         for (name, buffer) in old.names.iter().zip(old.problem.buffers()) {
-            // Buffers of the same identifier have no old offset.
+            // Buffers with the same identifier have no old offset.
             offsets.entry(name).and_modify(|it| *it = None).or_insert(buffer.pin());
         }
         let old: Vec<_> =
@@ -330,8 +332,8 @@ pub(crate) fn pack_csv_again(
     Ok((packing, moved, again.peak_of_staying))
 }
 
-/// Return the name of each space of a CSV document that is proven too small, with the identifiers of
-/// buffers that prove it.
+/// Return the name of each space in a CSV document that is proven too small, with the identifiers
+/// of buffers that prove it.
 #[pyfunction]
 #[pyo3(signature = (
     text,
@@ -359,8 +361,8 @@ pub(crate) fn pack_csv_blame(
     OrRaise::or_raise(found, py)
 }
 
-/// Pack the buffers of a CSV document. The first of ``spaces`` is what those are like that no other
-/// one describes by name.
+/// Pack the buffers in a CSV document. The first of ``spaces`` describes every space that no other
+/// entry names.
 #[pyfunction]
 #[pyo3(signature = (
     text,
@@ -389,10 +391,10 @@ pub(crate) fn pack_csv(
     run(py, items, source, limits, on_progress.as_ref())
 }
 
-/// Return offsets of items of ``sizes`` bytes that obey rules ``(item, other, low, high)``.
+/// Return offsets for items with ``sizes`` bytes that obey rules ``(item, other, low, high)``.
 ///
-/// No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
-/// of ``orders`` are searched, those of ``last`` are placed after them.
+/// No item begins more than ``low`` and less than ``high`` bytes after the other. The items in each
+/// of ``orders`` are searched; the items in ``last`` are placed afterwards.
 #[pyfunction]
 #[pyo3(signature = (
     sizes: "Sequence[int]",
@@ -434,7 +436,7 @@ pub(crate) fn pack_apart(
     OrRaise::or_raise(found, py)
 }
 
-/// Reads a column, if there is memory for it.
+/// Reads a column, if there is memory for the column.
 fn admitted<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     column: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<T>> {
@@ -442,14 +444,14 @@ fn admitted<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     column.extract()
 }
 
-/// Reads a problem in spaces, of which the first one is what those are like that no other one describes.
+/// Reads a problem in spaces; the first space describes every space that no other entry names.
 fn csv_in(text: &str, spaces: Vec<Described>) -> arenaplan::Result<CsvProblem> {
     let mut spaces = described(spaces)?;
     let template = if spaces.is_empty() { Space::default() } else { spaces.remove(0) };
     CsvProblem::parse_in(text, template, spaces)
 }
 
-/// Packs until the search ends by itself, or on Ctrl-C with the best answer so far.
+/// Packs until the search ends by itself, or until Ctrl-C with the best answer so far.
 fn run(
     py: Python<'_>,
     items: usize,
@@ -492,7 +494,7 @@ fn run(
 
 #[pymethods]
 impl Packing {
-    /// First byte of every buffer.
+    /// Every buffer's first byte.
     #[getter]
     fn offsets(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let offsets = self.inner.offsets();
@@ -500,7 +502,7 @@ impl Packing {
         Ok(offsets.to_vec())
     }
 
-    /// Position of every buffer's space among the spaces.
+    /// For each buffer: index of the space.
     #[getter]
     fn buffer_spaces(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let count = self.inner.offsets().len();
@@ -514,7 +516,7 @@ impl Packing {
         self.inner.peak()
     }
 
-    /// Bytes that they need at any offsets: proven.
+    /// Bytes that the buffers need at any offsets: proven.
     #[getter]
     fn lower_bound(&self) -> u64 {
         self.inner.lower_bound()
@@ -526,13 +528,13 @@ impl Packing {
         self.inner.status().to_string()
     }
 
-    /// Search nodes that were visited: the unit of ``node_limit``.
+    /// Visited search nodes: the unit of ``node_limit``.
     #[getter]
     fn nodes(&self) -> u64 {
         self.inner.nodes()
     }
 
-    /// Peak, lower bound and status of each space, in their order.
+    /// Peak, lower bound and status of each space, in order.
     #[getter]
     fn spaces(&self) -> Vec<(u64, u64, String)> {
         let row =
@@ -540,7 +542,7 @@ impl Packing {
         self.inner.spaces().iter().map(row).collect()
     }
 
-    /// Seconds of the search.
+    /// Search time in seconds.
     #[getter]
     fn seconds(&self) -> f64 {
         self.seconds
@@ -561,7 +563,7 @@ impl Packing {
         self.stages.iter().map(|moment| moment.into_python(py)).collect()
     }
 
-    /// Return the buffers and their offsets as CSV.
+    /// Return the buffers and offsets as CSV.
     ///
     /// Raises
     /// ------
@@ -582,8 +584,8 @@ impl Packing {
         Ok(text)
     }
 
-    /// Per rectangle of bytes and steps that a buffer needs: the buffer, its space, the first byte there
-    /// and the one behind the last, the first step and the one behind the last.
+    /// For each rectangle of bytes and steps that a buffer needs: the buffer, the space, the first
+    /// byte and the byte behind the last, the first step and the step behind the last.
     #[getter]
     fn rectangles(&self, py: Python<'_>) -> PyResult<Vec<Rectangle>> {
         let buffers = self.source.problem().buffers();
@@ -600,7 +602,7 @@ impl Packing {
         Ok(rows)
     }
 
-    /// Names of the buffers, if they came from CSV.
+    /// Buffer names, if read from CSV.
     #[getter]
     fn names(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
         let Source::Csv(csv) = &*self.source else { return Ok(None) };

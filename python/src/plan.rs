@@ -1,4 +1,4 @@
-//! Plans: a mapping of names to placements, with steps, spaces, claims and files.
+//! Plans: a mapping from names to placements, with steps, spaces, claims and files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use crate::target::Target;
 use crate::verdict::Verdict;
 use crate::views;
 
-/// Where every value of a graph lives in one arena per memory.
+/// The place of every value of a graph, in one arena per memory.
 ///
-/// It maps the name of each value that has a place to its :class:`Placement`: ``plan[name]``,
-/// ``name in plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
+/// A plan maps the name of each placed value to a :class:`Placement`: ``plan[name]``, ``name in
+/// plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
 ///
 /// Examples
 /// --------
@@ -63,7 +63,7 @@ pub(crate) fn techniques() -> Vec<&'static str> {
     Technique::ALL.into_iter().map(Technique::name).collect()
 }
 
-/// Return the JSON Schema of plan files.
+/// Return the JSON Schema for plan files.
 #[pyfunction]
 pub(crate) fn plan_schema() -> &'static str {
     arenaplan::format::plan_schema()
@@ -71,31 +71,31 @@ pub(crate) fn plan_schema() -> &'static str {
 
 #[pymethods]
 impl Plan {
-    /// Name of the model.
+    /// Model name.
     #[getter]
     fn model(&self) -> &str {
         self.inner.model()
     }
 
-    /// Digest of the graph that was planned.
+    /// Planned graph digest.
     #[getter]
     fn digest(&self) -> &str {
         self.inner.digest()
     }
 
-    /// The part of the model that was planned: that of the graph.
+    /// The part of the model that was planned, as stated by the graph.
     #[getter]
     fn covers(&self) -> Covers {
         Covers::of(self.inner.covers())
     }
 
-    /// Bytes of all arenas together.
+    /// Total arena bytes.
     #[getter]
     fn arena_bytes(&self) -> u64 {
         self.inner.arena_bytes()
     }
 
-    /// Bytes if every value had memory of its own; None if no machine has as many.
+    /// Bytes if every value had separate memory; None if more than any machine has.
     #[getter]
     fn naive_bytes(&self) -> Option<u64> {
         self.inner.naive_bytes()
@@ -107,7 +107,7 @@ impl Plan {
         self.inner.lower_bound()
     }
 
-    /// Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
+    /// Distance from ``lower_bound`` to ``arena_bytes``, as a fraction of the former.
     #[getter]
     fn gap(&self) -> f64 {
         self.inner.gap()
@@ -126,7 +126,7 @@ impl Plan {
         Target { inner: self.inner.target().clone() }
     }
 
-    /// Alignment of every offset, in bytes.
+    /// Offset alignment in bytes.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.options().alignment
@@ -167,9 +167,9 @@ impl Plan {
         ]))
     }
 
-    /// Scope of the order: ``"given"`` if no other was searched for, ``"complete"`` if
-    /// no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
-    /// it is the best of those tried; None if the caller chose the steps.
+    /// Scope of the order: ``"given"`` without a search, ``"complete"`` if no other order of these
+    /// steps has fewer live bytes at the highest step, ``"beam"`` for the best of the tried orders;
+    /// None if the caller chose the steps.
     #[getter]
     fn order_search(&self) -> Option<&'static str> {
         self.inner.search().map(|search| search.order.name())
@@ -201,36 +201,38 @@ impl Plan {
         })
     }
 
-    /// Return the same plan with an estimate of the time of one run, and of one run in the
-    /// fastest way that is known, in nanoseconds.
+    /// Return the same plan with time estimates in nanoseconds: for a run of this plan, and for a
+    /// run in the fastest known way.
     fn with_estimate(&self, nanoseconds: u64, fastest_nanoseconds: u64) -> Self {
         let estimate = TimeEstimate { nanoseconds, fastest_nanoseconds };
         arenaplan::Plan::clone(&self.inner).with_estimate(estimate).into()
     }
 
-    /// Per step the indices of the nodes that it runs as one, in order; nearly always one.
+    /// For each step the indices of the nodes that run as one, in order; nearly always a single
+    /// node.
     #[getter]
     fn steps(&self) -> Vec<Vec<u32>> {
         let steps = self.inner.steps().iter();
         steps.map(|step| step.fused.iter().copied().chain([step.node]).collect()).collect()
     }
 
-    /// Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
-    /// not their large output.
+    /// Indices of the nodes that run in several steps: cheap nodes, whose small inputs are kept
+    /// instead of a large output.
     #[getter]
     fn repeated(&self) -> Vec<u32> {
         self.inner.repeated().into_iter().map(|(node, _)| node.into()).collect()
     }
 
-    /// Indices of the nodes in the order in which they first run.
+    /// Node indices by first run.
     #[getter]
     fn order(&self) -> Vec<u32> {
         self.inner.order().map(u32::from).collect()
     }
 
-    /// Per value of the graph its place, or None if it has none, as constants.
+    /// For each value in the graph the place, or None for a value without a place, such as a
+    /// constant.
     ///
-    /// ``plan[name]`` looks one up by the name of its value.
+    /// ``plan[name]`` returns a single place by value name.
     #[getter]
     fn placements(&self) -> Vec<Option<Placement>> {
         let mut rows = vec![None; self.inner.value_count()];
@@ -240,12 +242,13 @@ impl Plan {
         rows
     }
 
-    /// Return the place of the value called ``name``.
+    /// Return the place for the value called ``name``.
     ///
     /// Raises
     /// ------
     /// UndefinedValue
-    ///     If no value of this name has a place; constants have none. It is a ``KeyError``.
+    ///     If no value with this name has a place; constants have no place. The exception is a
+    ///     ``KeyError``.
     fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Placement> {
         self.find(name).map(Placement::from).ok_or_else(|| {
             let name = arenaplan::base::quoted(name);
@@ -263,7 +266,7 @@ impl Plan {
         self.inner.placements().len()
     }
 
-    /// Iterate over the names of the values that have a place, in the order of the graph.
+    /// Iterate over the names of the values that have a place, in graph order.
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
         let names = self.inner.placements().iter().map(|place| &place.name);
         PyList::new(py, names)?.try_iter()
@@ -294,7 +297,7 @@ impl Plan {
         rows.collect()
     }
 
-    /// Return the values that the step of a node reads and writes.
+    /// Return the values that a node's step reads and writes.
     ///
     /// Raises
     /// ------
@@ -318,14 +321,14 @@ impl Plan {
         steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
     }
 
-    /// How steps run strip by strip, for those that do, in their order.
+    /// The strips of each step that runs strip by strip, in step order.
     #[getter]
     fn strips(&self) -> Vec<Strips> {
         let steps = self.inner.steps().iter();
         steps.filter_map(|step| Some(Strips::of(step.node, step.strips.as_ref()?))).collect()
     }
 
-    /// The values of each step that share bytes, in the order of the steps.
+    /// The values in each step that share bytes, in step order.
     ///
     /// A share that names no operand is left out; :meth:`check` refuses such a plan.
     #[getter]
@@ -352,7 +355,7 @@ impl Plan {
         rows
     }
 
-    /// Live bytes of all spaces at every step; shared bytes count once.
+    /// Live bytes in all spaces at every step; shared bytes count once.
     #[getter]
     fn live_bytes(&self, py: Python<'_>) -> Vec<u64> {
         py.detach(|| {
@@ -373,7 +376,7 @@ impl Plan {
         py.detach(|| self.inner.live_bytes(SpaceId::from(space)))
     }
 
-    /// First step at which most bytes of all spaces are live.
+    /// First step at which most bytes in all spaces are live.
     #[getter]
     fn peak_step(&self, py: Python<'_>) -> u32 {
         let mut peak = (0, 0);
@@ -385,16 +388,15 @@ impl Plan {
         peak.0
     }
 
-    /// The cost of moving the bytes of one run, or None if the plan did not choose the space of
-    /// each value.
+    /// The move cost per run, or None if the plan did not choose the space of each value.
     #[getter]
     fn move_cost(&self) -> Option<MoveCost> {
         let moved = self.inner.move_cost()?;
         Some(MoveCost { cost: moved.cost, lower_bound: moved.lower_bound })
     }
 
-    /// Per value of the graph the bytes of it that nodes read and write in one run, or None
-    /// if it has no place.
+    /// For each value in the graph the bytes that nodes read and write per run, or None for a value
+    /// without a place.
     #[getter]
     fn bytes_moved(&self, py: Python<'_>) -> Vec<Option<u64>> {
         let moved = py.detach(|| self.inner.bytes_moved());
@@ -414,15 +416,15 @@ impl Plan {
             .collect()
     }
 
-    /// The memories, each with the arena in it.
+    /// The memories, each with its arena.
     #[getter]
     fn spaces(&self) -> Vec<PlannedSpace> {
         self.inner.arenas().iter().map(PlannedSpace::from).collect()
     }
 
-    /// The buffers that the caller brings, in the order of the values.
+    /// The caller's buffers, in value order.
     ///
-    /// The buffers are spaces too, behind the last of ``spaces``.
+    /// The buffers are spaces too, behind the last space in ``spaces``.
     #[getter]
     fn caller_buffers(&self) -> Vec<CallerBuffer> {
         let row = |space: &SpacePlan| {
@@ -432,8 +434,8 @@ impl Plan {
         self.inner.caller_buffers().iter().filter_map(row).collect()
     }
 
-    /// Return the name of the space at position ``space``; that of a buffer of the caller
-    /// begins with ``"caller:"``.
+    /// Return the name of the space at position ``space``; the name of a caller's buffer begins
+    /// with ``"caller:"``.
     fn space_name(&self, py: Python<'_>, space: u32) -> PyResult<String> {
         let found = self.inner.spaces().get(SpaceId::from(space).index());
         match found {
@@ -443,10 +445,10 @@ impl Plan {
         }
     }
 
-    /// Return a plan of ``graph`` that has the offsets of this one.
+    /// Return a plan of ``graph`` that has the offsets of this plan.
     ///
-    /// The graph has the same nodes and values, with sizes of its own. Each workspace gets the
-    /// cheapest size that fits into the bytes it had, or moves to where its step leaves room.
+    /// The graph has the same nodes and values, with other sizes. Each workspace gets the cheapest
+    /// size that fits into the planned bytes, or moves to where its step leaves room.
     ///
     /// Raises
     /// ------
@@ -465,14 +467,14 @@ impl Plan {
         Ok(call::run(py, items, move |_, _| plan.resized(&graph))?.or_raise(py)?.into())
     }
 
-    /// Raise unless the plan is valid for ``graph``, and return the proofs of its claims.
+    /// Raise unless the plan is valid for ``graph``, and return the proofs of the plan's claims.
     ///
     /// Raises
     /// ------
     /// PlanMismatch
-    ///     If it was made for another graph.
+    ///     If the plan was made for another graph.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-    ///     If it would corrupt bytes, contradicts itself, or makes a false claim.
+    ///     If the plan would corrupt bytes, contradicts itself, or makes a false claim.
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
         let original = self.original(graph)?;
         let graph = self.core_graph(graph)?;
@@ -504,7 +506,7 @@ impl Plan {
         Ok(call::run(py, items, move |_, _| plan.hazards(&graph))?.or_raise(py)?.into())
     }
 
-    /// Raise unless hazards are exactly those of the plan.
+    /// Raise unless the hazards are exactly the plan's hazards.
     ///
     /// Raises
     /// ------
@@ -531,9 +533,9 @@ impl Plan {
         self.inner.timetable().cloned().map(Timetable::from)
     }
 
-    /// The executions of a plan in which nodes run again, as indices of nodes of the graph without
-    /// repetitions, and values that are copied, as :class:`Transfer`: a reader reads the latest
-    /// value that was made before. None if each node runs once and no value is copied.
+    /// The executions of a plan in which nodes run again: node indices in the graph without
+    /// repetitions, and copied values as :class:`Transfer`. A reader reads the latest value that
+    /// was made before. None if each node runs once and no value is copied.
     #[getter]
     fn schedule(&self) -> Option<Vec<Entry>> {
         self.inner.recomputed().map(|recomputed| Entry::of(&recomputed.schedule))
@@ -546,28 +548,27 @@ impl Plan {
         self.inner.recomputed().and_then(|it| it.paging.as_ref()).map(Paging::of)
     }
 
-    /// Work of the nodes that run again and of the copies, as a part of the work of running each
-    /// node once.
+    /// Work of the repeated nodes and the copies, as a fraction of the work if each node runs once.
     #[getter]
     fn extra_cost(&self) -> f64 {
         self.inner.recomputed().map_or(0.0, |it| ratio(it.extra_cost, it.cost))
     }
 
-    /// Proven lower bound of ``extra_cost`` for every schedule with as many bytes that runs each
+    /// Proven lower bound of ``extra_cost`` over all schedules with as many bytes that run each
     /// node by itself.
     #[getter]
     fn extra_bound(&self) -> f64 {
         self.inner.recomputed().map_or(0.0, |it| ratio(it.extra_bound, it.cost))
     }
 
-    /// Bytes that no schedule goes below that runs each node by itself; None if each node of the plan
-    /// runs once.
+    /// Lower bound of the bytes over all schedules that run each node by itself; None if each node
+    /// in the plan runs once.
     #[getter]
     fn recompute_floor(&self) -> Option<u64> {
         self.inner.recomputed().map(|it| it.floor)
     }
 
-    /// Raise unless ``target`` can run the plan, which may have been made for another one.
+    /// Raise unless ``target`` can run the plan, which may have been made for another target.
     ///
     /// Call :meth:`check` first: this method believes the sizes in the plan.
     ///
@@ -612,22 +613,22 @@ impl Plan {
         Ok(files::load(py, path, |path| arenaplan::Plan::load(path))?.into())
     }
 
-    /// Start of the arena of each space in the memory that :meth:`commit` allocates.
+    /// Start of each space's arena in the memory that :meth:`commit` allocates.
     #[getter]
     fn bases(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         Ok(self.inner.side_by_side().or_raise(py)?.0)
     }
 
-    /// Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
+    /// Allocate the arenas for all spaces, side by side, or only the arena for ``space``.
     #[pyo3(signature = (space=None))]
     fn commit(&self, py: Python<'_>, space: Option<&str>) -> PyResult<Arena> {
         Arena::commit(py, &self.inner, space)
     }
 
-    /// Return the places of values and workspaces as a data frame of pandas.
+    /// Return the places of values and workspaces as a pandas data frame.
     ///
     /// Columns are ``name``, ``kind``, ``space``, ``offset``, ``bytes``, ``start`` and ``stop``
-    /// (live steps), ``read_by`` and ``written_by`` (numbers of steps), in the order of the graph.
+    /// (live steps), ``read_by`` and ``written_by`` (step numbers), in graph order.
     ///
     /// Raises
     /// ------
@@ -666,8 +667,8 @@ fn slowdown(thousandths: u64) -> f64 {
 }
 
 impl Plan {
-    /// Returns the core's graph: `graph` itself, or the variant of it for a plan with such steps
-    /// and workspaces. A graph that the plan was not made for is refused.
+    /// Returns the core's graph: `graph` itself, or its variant for a plan with such steps and
+    /// workspaces. A graph that the plan was not made for is refused.
     pub(crate) fn core_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         if let Ok(core) = graph.cast::<Graph>() {
             return Ok(core.clone());
@@ -687,7 +688,7 @@ impl Plan {
         }
     }
 
-    /// Returns what the target sees of a graph, with the scratch memory of the plan's steps.
+    /// Returns the graph in the target's view, with the scratch memory of the plan's steps.
     fn declared_graph<'py>(&self, seen: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
         let policy = self.inner.options().workspace.name();
         let target = self.inner.target().name();
@@ -695,7 +696,7 @@ impl Plan {
         Ok(seen.call_method1("core_for", arguments)?.cast_into::<Graph>()?)
     }
 
-    /// Returns the graph without repetitions of a plan in which nodes run again.
+    /// Returns the graph without repetitions for a plan in which nodes run again.
     fn original(&self, graph: &Bound<'_, PyAny>) -> PyResult<Option<Arc<arenaplan::Graph>>> {
         if self.inner.recomputed().is_none() || graph.cast::<Graph>().is_ok() {
             return Ok(None);
@@ -704,7 +705,7 @@ impl Plan {
         Ok(Some(Arc::clone(&core.get().inner)))
     }
 
-    /// Returns the place of the value called `name`.
+    /// Returns the place for the value called `name`.
     fn find(&self, name: &str) -> Option<&arenaplan::plan::Placement> {
         let places = self.inner.placements();
         let sorted = self.by_name.get_or_init(|| {

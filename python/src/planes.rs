@@ -1,8 +1,8 @@
-//! How the elements of a buffer lie: planes, and strides in elements.
+//! Element layout in a buffer: planes, and strides in elements.
 
 use pyo3::buffer::{Element, PyBuffer};
 
-/// The planes that shape and strides of a buffer describe: the elements behind its second axis.
+/// The planes that a buffer's shape and strides describe: the elements behind the second axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlaneLayout {
     pub(crate) counts: [usize; 2],
@@ -11,7 +11,7 @@ pub(crate) struct PlaneLayout {
 }
 
 impl PlaneLayout {
-    /// Returns the layout of a buffer, if its planes are contiguous.
+    /// Returns the layout of a buffer, if the planes are contiguous.
     pub(crate) fn of<T: Element>(buffer: &PyBuffer<T>) -> Option<Self> {
         let (shape, strides, item) = (buffer.shape(), buffer.strides(), size_of::<T>());
         if shape.len() < 2 {
@@ -31,8 +31,8 @@ impl PlaneLayout {
         Some(Self { counts: [shape[0], shape[1]], steps: [step(0)?, step(1)?], size })
     }
 
-    /// Returns the layout of the rows of a buffer, if these are contiguous and the dimensions before
-    /// the last one can be walked as two.
+    /// Returns the layout of a buffer's rows, if the rows are contiguous and the dimensions before
+    /// the last can be walked as two.
     pub(crate) fn of_rows<T: Element>(buffer: &PyBuffer<T>) -> Option<Self> {
         let (shape, strides) = (buffer.shape(), element_strides(buffer)?);
         let (&size, outer) = shape.split_last()?;

@@ -1,4 +1,4 @@
-//! Planning: options, one plan, the worth of each technique.
+//! Planning: options, a single plan, the bytes that each technique saves.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::target::Target;
 /// Memories as `(name, capacity, alignment, cost)`.
 type SpaceRows = Vec<(String, Option<u64>, u64, u64)>;
 
-/// The options of a planner, as Python hands them over.
+/// A planner's options from Python.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
@@ -38,7 +38,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns a planner with these options; those that are None have the target's default.
+    /// Returns a planner with these options; options that are None have the target's default.
     pub(crate) fn planner(&self) -> arenaplan::Result<Planner<'_>> {
         let mut planner = Planner::new()
             .target(&self.target.get().inner)
@@ -67,11 +67,10 @@ impl Options {
 
 /// Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 ///
-/// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-/// value and the only space that it may be in. ``strips`` says how steps run strip by strip,
-/// ``node_times`` is the time of each node, and ``costs`` are the costs of steps that a backend
-/// states. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the best plan so
-/// far is returned.
+/// ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a value
+/// and the only permitted space. ``strips`` states the strips of steps, ``node_times`` is the time
+/// of each node, and ``costs`` are a backend's step costs. After ``time_limit`` seconds, or when
+/// ``on_progress`` returns ``False``, the best plan so far is returned.
 #[pyfunction]
 #[pyo3(signature = (graph, options, *, steps=None, spaces=None, homes=Vec::new(), strips=Vec::new(), node_times=None, costs=None, on_progress=None, time_limit=None))]
 #[allow(clippy::too_many_arguments, reason = "Python's signature")]
@@ -132,23 +131,23 @@ fn read_memories(rows: SpaceRows, homes: Vec<(u32, u32)>) -> arenaplan::Result<M
     Ok(homes.into_iter().fold(Memories::new(spaces)?, pin))
 }
 
-/// A plan, and the bytes and times of other choices of techniques.
+/// A plan, and the bytes and times for other choices of techniques.
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Explained {
     /// The plan with all techniques that were asked for.
     plan: Py<Plan>,
-    /// Of the plans that it was compared with, those that no other plan beats.
+    /// The points that no other compared plan beats.
     points: Vec<PlanPoint>,
     /// Without any technique.
     without: PlanPoint,
-    /// With each technique added to those before it.
+    /// Points as techniques are added one after the other.
     levels: Vec<Level>,
     /// With one technique alone switched the other way.
     switched: Vec<Level>,
 }
 
-/// Return a plan, and the bytes and times of other choices of techniques.
+/// Return a plan, and the bytes and times for other choices of techniques.
 #[pyfunction]
 #[pyo3(signature = (graph, options, *, costs=None, on_progress=None, time_limit=None))]
 pub(crate) fn explain(
@@ -180,7 +179,7 @@ pub(crate) fn explain(
     Ok(Explained { plan, points, without: without.into(), levels, switched })
 }
 
-/// Return the estimated nanoseconds of each step of a plan, by the costs that a backend states.
+/// Return the estimated nanoseconds of each step in a plan, by a backend's costs.
 #[pyfunction]
 pub(crate) fn step_times(
     py: Python<'_>,
@@ -195,8 +194,8 @@ pub(crate) fn step_times(
     })
 }
 
-/// Return nodes in the order in which they run in strips of so many rows by the row kernels of a
-/// backend, and the strips; None if they cannot run so.
+/// Return nodes in the order in which they run in strips of so many rows by a backend's row
+/// kernels, and the strips; None if the nodes cannot run in such strips.
 #[pyfunction]
 pub(crate) fn nodes_in_strips(
     py: Python<'_>,

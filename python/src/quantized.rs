@@ -1,4 +1,4 @@
-//! Convolutions of bytes, bound to arrays: see [`crate::compiled`].
+//! Byte convolutions, bound to arrays: see [`crate::compiled`].
 
 use arenaplan_kernels::{
     Encoding, Lanes, QuantizedConv, QuantizedDepthwise, QuantizedMatrix, QuantizedWay,
@@ -43,8 +43,8 @@ impl ByteEncoding {
 
 /// The way from exact sums to bytes.
 ///
-/// A sum of a channel is multiplied by its scale, its shift is added, the number is bounded, divided,
-/// and rounded to the nearest integer, ties to even.
+/// A channel's sum is multiplied by the channel's scale, the shift is added, the number is bounded,
+/// divided, and rounded to the nearest integer, ties to even.
 ///
 /// Parameters
 /// ----------
@@ -52,10 +52,10 @@ impl ByteEncoding {
 ///     One number for each channel.
 /// low, high : float
 /// divisor : float
-///     The scale of the result.
+///     The result scale.
 /// result : ByteEncoding
 /// addend : array of int32, optional
-///     An integer for each channel, which its sums begin with.
+///     For each channel, an integer that its sums begin with.
 #[pyclass(frozen, module = "arenaplan._core")]
 pub(crate) struct ByteResult {
     scale: PyBuffer<f32>,
@@ -95,8 +95,9 @@ impl ByteResult {
     }
 }
 
-/// Images of bytes, a result of bytes, and scratch memory. The result and the scratch memory share no
-/// byte with another operand; but the result may share some with the image, if its kernel permits that.
+/// Byte images, a byte result, and scratch memory. The result and the scratch memory share no byte
+/// with another operand; but the result may share bytes with the image, if the kernel permits
+/// sharing.
 struct Operands {
     image: PyBuffer<u8>,
     image_layout: PlaneLayout,
@@ -135,31 +136,31 @@ impl Operands {
         Ok(Self { image, image_layout, encoding, finish, output, output_layout, scratch })
     }
 
-    /// Returns the channels of the image, and those of the result.
+    /// Returns the image channels, and the result channels.
     fn channels(&self) -> (usize, usize) {
         (self.image_layout.counts[1], self.output_layout.counts[1])
     }
 }
 
-/// Return a convolution of bytes with exact sums.
+/// Return a byte convolution with exact sums.
 ///
 /// Parameters
 /// ----------
 /// image : array of uint8, shape (images, channels, ...)
 ///     Signed bytes as their bits.
 /// encoding : ByteEncoding
-///     That of the image.
+///     The image encoding.
 /// weights : array of int32
-///     Those of :func:`pack_quantized`.
+///     Weights from :func:`pack_quantized`.
 /// result : ByteResult
 /// output : array of uint8, shape (images, channels, ...)
 /// scratch : array of float32
-///     :attr:`ConvWay.elements` elements of a way.
+///     :attr:`ConvWay.elements` elements for a way.
 /// rows, columns : WindowSide
 ///     The two spatial dimensions.
 /// groups : int
 /// lanes : int
-///     :func:`quantized_lanes` of the weights.
+///     :func:`quantized_lanes` for the weights.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
 pub(crate) fn quantized_conv(
@@ -191,14 +192,14 @@ pub(crate) fn quantized_conv(
     ))
 }
 
-/// Return the fastest way of :func:`quantized_conv` within some elements of scratch memory, or the
-/// smallest one.
+/// Return the fastest way for :func:`quantized_conv` within so many scratch elements, or the
+/// smallest way.
 ///
 /// Parameters
 /// ----------
 /// rows, columns : WindowSide
 /// fan_in, fan_out : int
-///     Channels of a group.
+///     Channels per group.
 /// room : int
 #[pyfunction]
 pub(crate) fn quantized_way(
@@ -219,22 +220,22 @@ pub(crate) fn quantized_way(
 /// Parameters
 /// ----------
 /// weights : array of int16
-///     Integers less their zero point.
+///     Integers less the zero point.
 #[pyfunction]
 pub(crate) fn quantized_lanes(weights: PyBuffer<i16>) -> usize {
     Lanes::of(elements(&weights)).channels()
 }
 
-/// Write weights in the order in which :func:`quantized_conv` reads them.
+/// Write weights in the order in which :func:`quantized_conv` reads the weights.
 ///
 /// Parameters
 /// ----------
 /// weights : array of int16, shape (groups, channels, channels of the image, elements of a window)
-///     Integers less their zero point.
+///     Integers less the zero point.
 /// target : array of int32
 ///     :func:`packed_quantized` elements.
 /// lanes : int
-///     :func:`quantized_lanes` of the weights.
+///     :func:`quantized_lanes` for the weights.
 #[pyfunction]
 pub(crate) fn pack_quantized(
     py: Python<'_>,
@@ -247,22 +248,23 @@ pub(crate) fn pack_quantized(
     sizes.pack(elements(&weights), elements_mut(&mut target)).map_err(|error| refused(py, &error))
 }
 
-/// Return the number of elements that :func:`pack_quantized` writes for weights of a shape.
+/// Return the number of elements that :func:`pack_quantized` writes for a weight shape.
 #[pyfunction]
 pub(crate) fn packed_quantized(py: Python<'_>, shape: Vec<usize>, lanes: usize) -> PyResult<usize> {
     Ok(sizes_of(py, &shape, lanes)?.packed_len())
 }
 
-/// Return a convolution of every channel of bytes by itself: see :func:`quantized_conv`.
+/// Return a convolution of every byte channel by itself: see :func:`quantized_conv`.
 ///
-/// The output may be the memory of the image, if it has as many channels of the same size. Sums are exact if the absolute values of the terms of each add up to at most 2**24.
+/// The output may be the image's memory, if it has as many channels of the same size. A sum is
+/// exact if the absolute values of its terms add up to at most 2**24.
 ///
 /// Parameters
 /// ----------
 /// weights : array of float32
-///     One window per channel of the output, of integers less their zero point.
+///     One window per output channel, with integers less the zero point.
 /// addend : array of float32, optional
-///     An integer for each channel of the output, which its sums begin with.
+///     For each output channel, an integer that its sums begin with.
 /// scratch : array of float32
 ///     :func:`quantized_depthwise_scratch` elements.
 #[pyfunction]
@@ -302,7 +304,7 @@ pub(crate) fn quantized_depthwise(
     ))
 }
 
-/// Return the elements of scratch memory that :func:`quantized_depthwise` needs.
+/// Return the scratch elements that :func:`quantized_depthwise` needs.
 #[pyfunction]
 pub(crate) fn quantized_depthwise_scratch(
     py: Python<'_>,
@@ -314,21 +316,21 @@ pub(crate) fn quantized_depthwise_scratch(
     Ok(sizes.map_err(|error| refused(py, &error))?.scratch_len())
 }
 
-/// Return the product of rows of bytes and a matrix, with exact sums: see :func:`quantized_conv`.
+/// Return the product of byte rows and a matrix, with exact sums: see :func:`quantized_conv`.
 ///
 /// Parameters
 /// ----------
 /// rows : array of uint8, shape (..., depth)
 /// matrix : array of float32
-///     That of :func:`pack_quantized_matrix`.
+///     The matrix from :func:`pack_quantized_matrix`.
 /// result : ByteResult
 ///     Channels are columns.
 /// output : array of uint8, shape (..., columns)
-///     May be the memory of the rows.
+///     May be the rows' memory.
 /// scratch : array of float32
-///     :func:`quantized_product_scratch` elements; those for fewer rows do.
+///     :func:`quantized_product_scratch` elements; the elements for fewer rows suffice.
 /// lanes : int
-///     :func:`quantized_lanes` of the matrix.
+///     :func:`quantized_lanes` for the matrix.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
 pub(crate) fn quantized_product(
@@ -354,7 +356,7 @@ pub(crate) fn quantized_product(
     Ok(CompiledKernel::new("quantized product", QuantizedProduct { sizes, matrix, operands }))
 }
 
-/// Return the elements of scratch memory with which :func:`quantized_product` is fastest.
+/// Return the scratch elements with which :func:`quantized_product` is fastest.
 #[pyfunction]
 pub(crate) fn quantized_product_scratch(
     py: Python<'_>,
@@ -366,16 +368,16 @@ pub(crate) fn quantized_product_scratch(
     Ok(matrix_of(py, depth, columns, Lanes::Pairs.channels())?.scratch_len(rows))
 }
 
-/// Write a matrix in the order in which :func:`quantized_product` reads it.
+/// Write a matrix in the order in which :func:`quantized_product` reads the matrix.
 ///
 /// Parameters
 /// ----------
 /// matrix : array of int16, shape (depth, columns)
-///     Integers less their zero point.
+///     Integers less the zero point.
 /// target : array of float32
 ///     :func:`packed_quantized_matrix` elements.
 /// lanes : int
-///     :func:`quantized_lanes` of the matrix.
+///     :func:`quantized_lanes` for the matrix.
 #[pyfunction]
 pub(crate) fn pack_quantized_matrix(
     py: Python<'_>,
@@ -404,7 +406,7 @@ pub(crate) fn packed_quantized_matrix(
     Ok(matrix_of(py, depth, columns, lanes)?.packed_len())
 }
 
-/// Returns the sizes of a convolution.
+/// Returns a convolution's sizes.
 fn sizes(
     py: Python<'_>,
     rows: &WindowSide,
@@ -429,7 +431,7 @@ fn sizes_of(py: Python<'_>, shape: &[usize], lanes: usize) -> PyResult<Quantized
     sizes(py, &rows, &columns, groups, fan_in, fan_out, lanes_of(py, lanes)?)
 }
 
-/// Returns the sizes of a matrix.
+/// Returns a matrix's sizes.
 fn matrix_of(
     py: Python<'_>,
     depth: usize,
@@ -440,7 +442,7 @@ fn matrix_of(
     QuantizedMatrix::new(depth, columns, lanes).map_err(|error| refused(py, &error))
 }
 
-/// Returns the lanes of some channels.
+/// Returns the lanes for some channels.
 fn lanes_of(py: Python<'_>, channels: usize) -> PyResult<Lanes> {
     Lanes::with_channels(channels).ok_or_else(|| {
         let message = format!("no lane has {channels} channels");

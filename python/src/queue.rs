@@ -14,13 +14,13 @@ use crate::error::raise_named;
 
 /// Interval at which a call that waits looks for Ctrl-C.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(50);
-/// Most threads of a queue.
+/// Most threads in a queue.
 const MOST_WORKERS: usize = 256;
 
 type Held = arenaplan_engine::Variable<Py<PyAny>>;
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// A value that operations of a queue read and write, from :meth:`Queue.variable`.
+/// A value that operations in a queue read and write, from :meth:`Queue.variable`.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Variable {
@@ -34,23 +34,24 @@ impl Variable {
     }
 }
 
-/// Functions that run in the background, each after those that it depends on.
+/// Functions that run in the background, each after its dependencies.
 ///
-/// Functions are pushed in an order, the serial one, with the variables that each reads and writes.
-/// A function waits for earlier ones that write what it reads or writes, and for earlier ones that read
-/// what it writes; all others may run before it or at the same time. So every function sees the values
-/// that it sees in a serial run. Of functions that may run, the one that was pushed first starts first.
+/// Functions are pushed in an order, the serial order, with the variables that each function reads
+/// and writes. A function waits for earlier functions that write a variable named by the function,
+/// and for earlier functions that read a variable that the function writes; all others may run
+/// before or at the same time. So every function sees the same values as in a serial run. Ready
+/// functions start in push order.
 ///
-/// A function that raises leaves its exception in the variables that it writes. Functions that read or
-/// write such a variable are skipped, and hand the exception on; it is raised by :meth:`wait` and
-/// :meth:`get`, until :meth:`restore` gives the variable another value.
+/// A function that raises leaves the exception in the variables that the function writes. Functions
+/// that read or write such a variable are skipped, and hand the exception on; :meth:`wait` and
+/// :meth:`get` raise the exception, until :meth:`restore` gives the variable another value.
 ///
 /// A variable of which no handle and no operation is left takes no memory.
 ///
 /// Parameters
 /// ----------
 /// workers : int, default 4
-///     Number of threads; with 0, functions run in :meth:`push`.
+///     Thread count; with 0, functions run in :meth:`push`.
 ///
 /// Raises
 /// ------
@@ -69,10 +70,10 @@ impl Variable {
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// None once it is closed.
+    /// None once the queue is closed.
     inner: Mutex<Option<Arc<arenaplan_engine::Queue>>>,
     workers: usize,
-    /// A forked child has none of the threads.
+    /// A forked child has no threads of the parent.
     process: u32,
 }
 
@@ -86,7 +87,8 @@ impl Queue {
             return Err(raise_named(py, "InvalidOption", message));
         }
         let policy = if workers == 0 { Policy::Serial } else { Policy::workers(workers) };
-        // Each thread keeps its state of the interpreter, which takes long to make, from call to call.
+        // Each thread keeps an interpreter state from call to call, since making a state takes
+        // long.
         let attached = |work: &mut (dyn FnMut() + Send)| Python::attach(|py| py.detach(work));
         let queue = Arc::new(arenaplan_engine::Queue::on_threads(policy, attached));
         end_before_the_interpreter(py, &queue)?;
@@ -100,15 +102,17 @@ impl Queue {
         Ok(Variable { inner: self.open(py)?.variable(value) })
     }
 
-    /// Push a function, and do not wait for it.
+    /// Push a function, and do not wait for the function.
     ///
     /// Parameters
     /// ----------
     /// function : callable
-    ///     Called with the values of ``reads``, then those of ``writes``. A result other than None is the
-    ///     new value of the variable in ``writes``; if there are several, the result is a tuple with a
-    ///     value for each. A result that is a ``concurrent.futures.Future`` completes the function
-    ///     later: no thread of the queue waits for it, and what the future holds is the result.
+    ///     Called with the values of ``reads``, then those of ``writes``. A result other than None
+    ///     is the new value of the variable in ``writes``; if there are several, the result is a
+    ///     tuple with a value for each. A result that is a ``concurrent.futures.Future`` completes
+    ///     the function
+    ///     later: no thread of the queue waits for the future, and the future's result is the
+    ///         result.
     /// reads, writes : iterable of Variable
     ///     Each variable is named once; a variable that is read and written is in ``writes``.
     /// name : str, optional
@@ -159,10 +163,10 @@ impl Queue {
     /// Raises
     /// ------
     /// Exception
-    ///     The one of the function that failed; without a variable, of the first one that failed since
-    ///     the last such call.
+    ///     The exception of the failed function; without a variable, of the first function that
+    ///     failed since the last such call.
     /// QueueState
-    ///     In a function of the queue, which would wait for itself, or if the queue is closed.
+    ///     In a function in the queue, which would wait for itself, or if the queue is closed.
     #[pyo3(signature = (variable = None))]
     fn wait(&self, py: Python<'_>, variable: Option<PyRef<'_, Variable>>) -> PyResult<()> {
         if let Some(variable) = variable {
@@ -210,13 +214,13 @@ impl Queue {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        // It was skipped.
+        // The operation was skipped.
         let restored = WaitError::Restored(variable.id());
         let error = py.detach(|| queue.wait_for(&variable)).err().unwrap_or(restored);
         Err(raised(py, error))
     }
 
-    /// Push an operation that gives a variable another value, and takes its exception away.
+    /// Push an operation that gives a variable another value, and clears the exception.
     fn restore(
         &self,
         py: Python<'_>,
@@ -312,7 +316,7 @@ fn end_before_the_interpreter(
     Ok(())
 }
 
-/// Sets the results of a function when its future is done.
+/// Sets a function's results when the future is done.
 #[pyclass(frozen, module = "arenaplan._core")]
 struct Completion {
     open: Mutex<Option<(Task, Vec<Held>)>>,
@@ -327,7 +331,7 @@ impl Completion {
             if let Err(failure) = set.and_then(|result| set_values(&task, &writes, &result)) {
                 task.fail(failure);
             }
-            // What waits for the function may need the interpreter.
+            // Waiting functions may need the interpreter.
             py.detach(|| drop(task));
         }
     }
@@ -342,7 +346,7 @@ impl Drop for Completion {
     }
 }
 
-/// Calls a function, and keeps its result.
+/// Calls a function, and keeps the result.
 fn call(
     py: Python<'_>,
     task: &Task,
@@ -387,22 +391,23 @@ fn set_values(task: &Task, writes: &[Held], result: &Bound<'_, PyAny>) -> Result
         let mut place = task.write(variable)?;
         let before = std::mem::replace(&mut *place, value);
         drop(place);
-        drop(before); // Without the lock: it may be the last reference to foreign code.
+        // The lock is released first: the value may be the last reference to foreign code.
+        drop(before);
     }
     Ok(())
 }
 
-/// Returns a failure that says, if it is an exception, which function raised it.
+/// Returns a failure; if the failure is an exception, with a note that names the function.
 fn noted(py: Python<'_>, failure: Failure, name: &str) -> Failure {
     if let Some(error) = failure.downcast_ref::<PyErr>().filter(|_| !name.is_empty()) {
         let note = format!("raised by the function {} of a queue", arenaplan::base::quoted(name));
-        // An exception whose class has no notes is told without one.
+        // An exception whose class has no notes is reported without a note.
         let _ = error.value(py).call_method1("add_note", (note,));
     }
     failure
 }
 
-/// Returns the exception of a function that failed, or the one for a wait that is refused.
+/// Returns the exception of a failed function, or the exception for a refused wait.
 fn raised(py: Python<'_>, error: WaitError) -> PyErr {
     if let WaitError::Operation(failed) = &error {
         if let Cause::Failed(cause) = &failed.cause

@@ -16,35 +16,36 @@ use crate::planner::Options;
 use crate::results::ratio;
 use crate::schedule::Paging;
 
-/// One point of a curve of bytes over extra work.
+/// A point on a curve: bytes over extra work.
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct RecomputePoint {
-    /// Bytes of the arena, without the slow memory.
+    /// Arena bytes, without the slow memory.
     arena_bytes: u64,
-    /// Extra work as a part of the work of running each node once.
+    /// Extra work as a fraction of the work if each node runs once.
     extra: f64,
-    /// Proven lower bound of the extra work of every schedule in so many bytes.
+    /// Proven lower bound of the extra work over all schedules in so many bytes.
     bound: f64,
-    /// Extra work in units of cost.
+    /// Extra work in cost units.
     extra_cost: u64,
-    /// The bound in units of cost.
+    /// The bound in cost units.
     extra_bound: u64,
 }
 
-/// Bytes of the arena over extra work.
+/// Arena bytes over extra work.
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct RecomputeCurve {
-    /// Points in descending order of bytes and ascending order of work; the first repeats nothing.
+    /// Points in descending order by bytes and ascending order by work; the first point repeats
+    /// nothing.
     points: Vec<Py<RecomputePoint>>,
-    /// Cost of running each node once.
+    /// Cost if each node runs once.
     cost: u64,
-    /// Bytes that no schedule goes below that runs each node by itself.
+    /// Lower bound of the bytes over all schedules that run each node by itself.
     floor: u64,
 }
 
-/// Returns a planner that may also copy values to a slow memory, if there is one.
+/// Returns a planner that may also copy values to a slow memory, if there is such a memory.
 fn paged<'a>(planner: Planner<'a>, slow: Option<&'a Space>) -> Planner<'a> {
     match slow {
         Some(slow) => planner.paging_to(slow),
@@ -115,8 +116,8 @@ pub(crate) fn recompute_curve(
     Ok(RecomputeCurve { points: points.collect::<PyResult<_>>()?, cost, floor })
 }
 
-/// Return the extra work of the best schedule of Chen et al. within each of some numbers of bytes,
-/// or None where there is none.
+/// Return the extra work of the best schedule by Chen et al. within each of some numbers of bytes,
+/// or None without such a schedule.
 #[pyfunction]
 pub(crate) fn extra_of_chen(
     py: Python<'_>,

@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 
 use crate::error::OrRaise;
 
-/// Defines a class of results: its struct, a constructor with one argument per field, the
-/// arguments that `copy` and `pickle` hand to it, `Name(field=value, ...)` as representation, and
-/// the methods that follow the struct.
+/// Defines a result class: a struct, a constructor with one argument per field, the arguments for
+/// `copy` and `pickle`, `Name(field=value, ...)` as representation, and the methods that follow the
+/// struct.
 macro_rules! record {
     (
         $(#[$about:meta])*
@@ -67,13 +67,13 @@ record! {
     pub(crate) struct Live {
         /// First step.
         pub(crate) start: u32,
-        /// First step after the last one.
+        /// First step after the last live step.
         pub(crate) end: u32,
     }
 }
 
 record! {
-    /// The place of a value.
+    /// A value's place.
     ///
     /// Examples
     /// --------
@@ -87,8 +87,8 @@ record! {
     /// (256, Live(start=0, end=1))
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct Placement {
-        /// Position of the space in ``plan.spaces``; numbers from ``len(plan.spaces)`` on are
-        /// those of ``plan.caller_buffers``.
+        /// Space index in ``plan.spaces``; from ``len(plan.spaces)`` on, numbers count
+        /// ``plan.caller_buffers``.
         pub(crate) space: u32,
         /// First byte in the space.
         pub(crate) offset: u64,
@@ -98,53 +98,53 @@ record! {
         pub(crate) live: Live,
     }
 
-    /// Whether another value has exactly these bytes of this space, at whatever time.
+    /// Whether another value has exactly the same bytes in the same space, at whatever time.
     fn same_bytes(&self, other: &Self) -> bool {
         (self.space, self.offset, self.bytes) == (other.space, other.offset, other.bytes)
     }
 }
 
 record! {
-    /// The place of a scratch buffer of one step.
+    /// The place of a scratch buffer for one step.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct PlacedWorkspace {
-        /// Index of the node; of nodes that run as one, the last.
+        /// Node index; of nodes that run as one, the last.
         pub(crate) node: u32,
-        /// Position among the workspaces of the node.
+        /// Position among the node's workspaces.
         pub(crate) slot: u32,
-        /// Position of the size among the choices of the workspace.
+        /// Size index among the workspace's choices.
         pub(crate) choice: u32,
-        /// Position of the space in ``plan.spaces``.
+        /// Space index in ``plan.spaces``.
         pub(crate) space: u32,
         /// First byte in the space.
         pub(crate) offset: u64,
         /// Size in bytes.
         pub(crate) bytes: u64,
-        /// The step of the node, as a range.
+        /// The node's step, as a range.
         pub(crate) live: Live,
     }
 }
 
 record! {
-    /// Memory for some rows of a value inside of a step that runs strip by strip.
+    /// Memory for some rows of a value inside a step that runs strip by strip.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct LineBuffer {
-        /// Index of the value.
+        /// Value index.
         pub(crate) value: u32,
         /// First byte in the first workspace of the step's last node.
         pub(crate) offset: u64,
-        /// Rows that it holds.
+        /// Row count in the buffer.
         pub(crate) rows: u64,
     }
 }
 
 record! {
-    /// A value inside of such a step whose rows are made in the rows of a later one.
+    /// A value inside such a step whose rows are made in a later value's rows.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct RowsInPlace {
-        /// Index of the value.
+        /// Value index.
         pub(crate) value: u32,
-        /// Index of the value that takes its rows over.
+        /// Index of the value that takes the rows over.
         pub(crate) of: u32,
     }
 }
@@ -168,13 +168,13 @@ record! {
     /// [LineBuffer(value=1, offset=0, rows=6)]
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Strips {
-        /// Index of the last node of the step.
+        /// The step's last node index.
         pub(crate) node: u32,
-        /// Rows of the output that are made at once.
+        /// Output rows that are made at once.
         pub(crate) rows: u64,
         /// The line buffers, in the order in which the values are made.
         pub(crate) buffers: Vec<LineBuffer>,
-        /// Values that are made in the rows of another one.
+        /// Values that are made in another value's rows.
         pub(crate) in_place: Vec<RowsInPlace>,
     }
 }
@@ -200,7 +200,7 @@ impl Strips {
         (arenaplan::NodeId::from(self.node), strips)
     }
 
-    /// Returns the strips of a step that ends with a node.
+    /// Returns the strips for a step that ends with a node.
     pub(crate) fn of(node: u32, strips: &arenaplan::plan::Strips) -> Self {
         let buffers = strips.buffers.iter();
         let in_place = strips.in_place.iter();
@@ -216,8 +216,8 @@ impl Strips {
 }
 
 record! {
-    /// The part of a model that a graph, and a plan of it, stand for. Nothing that answers for the model,
-    /// such as a budget or a gate, accepts a part.
+    /// The part of a model that a graph, and a plan for the graph, stand for. No consumer that
+    /// answers for the model, such as a budget or a gate, accepts a part.
     ///
     /// Examples
     /// --------
@@ -228,17 +228,17 @@ record! {
     /// 'the whole model'
     #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
     pub(crate) struct Covers {
-        /// Nodes that are not in the graph, since data decides sizes that they need.
+        /// Nodes that are not in the graph, because needed sizes depend on data.
         pub(crate) waiting: Vec<String>,
-        /// What decides those sizes, a sentence each.
+        /// The causes of those sizes, a sentence each.
         pub(crate) deciders: Vec<String>,
-        /// Name of the entry point of the model, if the model has several.
+        /// Name of the model's entry point, if the model has several.
         pub(crate) signature: String,
         /// Names of the other entry points, which are not in the graph.
         pub(crate) others: Vec<String>,
     }
 
-    /// Whether this is the whole model.
+    /// Whether the graph has the whole model.
     #[getter]
     fn is_whole(&self) -> bool {
         self.read().is_whole()
@@ -249,7 +249,7 @@ record! {
     /// Raises
     /// ------
     /// PartOfModel
-    ///     If this is not the whole model.
+    ///     If the graph has only a part of the model.
     fn require_whole(&self, py: Python<'_>, model: &str) -> PyResult<()> {
         self.read().require_whole(model).or_raise(py)
     }
@@ -274,22 +274,23 @@ impl Covers {
 }
 
 record! {
-    /// A memory, and the size of the arena in it.
+    /// A memory with its arena's size.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct PlannedSpace {
-        /// Name of the space.
+        /// Space name.
         pub(crate) name: String,
-        /// Size of its arena in bytes.
+        /// Arena size in bytes.
         pub(crate) arena_bytes: u64,
-        /// Bytes that no offsets of these values in this space can go below.
+        /// Bytes that these values need in this space at any offsets.
         pub(crate) lower_bound: u64,
-        /// What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        /// The proven status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+        /// ``"unknown"``.
         pub(crate) status: String,
-        /// Alignment of the first byte of the arena.
+        /// Alignment for the arena's first byte.
         pub(crate) alignment: u64,
-        /// Bytes that the arena may have, or None if they are not limited.
+        /// Bytes that the arena may have, or None if unlimited.
         pub(crate) capacity: Option<u64>,
-        /// Cost of a byte that a node reads or writes, relative to those of other spaces.
+        /// Cost per byte that a node reads or writes, relative to other spaces.
         pub(crate) cost: u64,
     }
 }
@@ -298,9 +299,9 @@ record! {
     /// One step that must wait for another.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Hazard {
-        /// Position of the step that waits.
+        /// The waiting step's index.
         pub(crate) after: u32,
-        /// Position of the step that it waits for.
+        /// The required earlier step's index.
         pub(crate) before: u32,
         /// Why: ``"data"``, ``"write-after-read"``, ``"write-after-write"`` or ``"control"``.
         pub(crate) kind: String,
@@ -308,18 +309,18 @@ record! {
 }
 
 record! {
-    /// When several workers run the steps of a plan.
+    /// The times at which several workers run a plan's steps.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Timetable {
-        /// Number of workers.
+        /// Worker count.
         pub(crate) workers: u32,
-        /// By step: its time. Bytes that its nodes touch, unless other costs were given.
+        /// Time by step: the bytes that the nodes touch, unless other costs were given.
         pub(crate) costs: Vec<u64>,
-        /// By step: the time at which it starts.
+        /// Start time by step.
         pub(crate) starts: Vec<u64>,
     }
 
-    /// Time of all steps one after the other.
+    /// Serial time.
     #[getter]
     fn work(&self) -> u64 {
         arenaplan::plan::Timetable::from(self).work()
@@ -342,9 +343,9 @@ record! {
     /// A buffer that the caller brings to each run.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct CallerBuffer {
-        /// Index of the value in the graph.
+        /// Value index in the graph.
         pub(crate) value: u32,
-        /// Name of the value.
+        /// Value name.
         pub(crate) name: String,
         /// Size in bytes.
         pub(crate) bytes: u64,
@@ -355,7 +356,7 @@ record! {
     /// An operand and a result of a node that share bytes.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Share {
-        /// Index of the node; of nodes that run as one, the last.
+        /// Node index; of nodes that run as one, the last.
         pub(crate) node: u32,
         /// The relation: ``"view"``, ``"in-place"`` or ``"overlap"``.
         pub(crate) rule: String,
@@ -367,35 +368,35 @@ record! {
 }
 
 record! {
-    /// The cost of moving the bytes of one run: of each value the bytes that nodes read and
-    /// write, times the cost of its space.
+    /// The move cost per run: for each value the bytes that nodes read and write, times the space's
+    /// cost per byte.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct MoveCost {
-        /// Cost of the plan.
+        /// The plan's cost.
         pub(crate) cost: u64,
-        /// Cost that no other choice of spaces goes below.
+        /// Lower bound of the cost for any choice of spaces.
         pub(crate) lower_bound: u64,
     }
 }
 
 record! {
-    /// Estimated times of one run.
+    /// Estimated run times.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub(crate) struct Estimate {
-        /// Seconds of one run of the plan.
+        /// Seconds per run of the plan.
         pub(crate) seconds: f64,
-        /// Seconds of one run in the fastest way that is known.
+        /// Seconds per run in the fastest known way.
         pub(crate) fastest_seconds: f64,
     }
 }
 
 record! {
-    /// Bytes and time of a plan.
+    /// A plan's bytes and time.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct PlanPoint {
-        /// Bytes of all arenas together.
+        /// Total arena bytes.
         pub(crate) bytes: u64,
-        /// Estimated nanoseconds of one run; 0 without a backend.
+        /// Estimated nanoseconds per run; 0 without a backend.
         pub(crate) nanoseconds: u64,
     }
 }
@@ -407,12 +408,12 @@ impl From<arenaplan::planner::Point> for PlanPoint {
 }
 
 record! {
-    /// The plan with one choice of techniques.
+    /// The plan for one choice of techniques.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct Level {
-        /// Name of the technique that tells this choice from the choice it is compared with.
+        /// Name of the technique in which this choice differs from the compared choice.
         pub(crate) technique: String,
-        /// Bytes and time of the plan.
+        /// The plan's bytes and time.
         pub(crate) point: PlanPoint,
     }
 }
@@ -421,8 +422,8 @@ record! {
     /// The values that a step reads and writes, by index, with None for an operand left out.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub(crate) struct StepOperands {
-        /// Values that the step reads, by position; of nodes that run as one, those from outside,
-        /// each value once.
+        /// Values that the step reads, by position; for nodes that run as one, the values from
+        /// outside, each value once.
         pub(crate) inputs: Vec<Option<u32>>,
         /// Values that the step writes, by position.
         pub(crate) outputs: Vec<Option<u32>>,
@@ -435,7 +436,7 @@ record! {
     pub(crate) struct Block {
         /// Size in bytes.
         pub(crate) bytes: u64,
-        /// Name of the space.
+        /// Space name.
         pub(crate) space: String,
     }
 }
@@ -450,7 +451,7 @@ record! {
         pub(crate) state: u32,
         /// The right side.
         pub(crate) source: u32,
-        /// What the node returns: the new bytes of the state.
+        /// The node's result: the new bytes of the state.
         pub(crate) result: u32,
     }
 }
@@ -459,7 +460,7 @@ record! {
     /// The place of a value in an arena that is planned while the model runs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct IncrementalPlacement {
-        /// Whether it is in the persistent arena, and not in the temporary one.
+        /// Whether the value is in the persistent arena, and not in the temporary arena.
         pub(crate) persistent: bool,
         /// First byte in the arena.
         pub(crate) offset: u64,
@@ -469,19 +470,19 @@ record! {
 }
 
 record! {
-    /// Bytes of the temporary and of the persistent arena of an incremental planner.
+    /// Arena bytes of an incremental planner.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub(crate) struct ArenaBytes {
-        /// Bytes of the arena of values that die.
+        /// Bytes of the arena for values that die.
         pub(crate) temporary: u64,
-        /// Bytes of the arena of states.
+        /// Bytes of the arena for states.
         pub(crate) persistent: u64,
     }
 }
 
 impl Hash for Estimate {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Zeros of both signs are equal.
+        // Zeros with both signs are equal.
         let bits = |seconds: f64| (seconds + 0.0).to_bits();
         (bits(self.seconds), bits(self.fastest_seconds)).hash(state);
     }
@@ -539,7 +540,7 @@ impl From<arenaplan_classic::sharing::Assign> for Assign {
     }
 }
 
-/// Returns a part of a whole, to a millionth.
+/// Returns `part` as a fraction of `whole`, to a millionth.
 #[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "a share, for people")]
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::error::raise;
 
-/// A value that is copied to a slow memory, or back from it, as an entry of a schedule.
+/// A value that is copied to a slow memory, or back, as an entry in a schedule.
 ///
 /// Examples
 /// --------
@@ -17,7 +17,7 @@ use crate::error::raise;
 #[pyclass(frozen, eq, hash, from_py_object, module = "arenaplan._core")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Transfer {
-    /// Index of the value.
+    /// Value index.
     #[pyo3(get)]
     value: u32,
     is_out: bool,
@@ -60,7 +60,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Returns the entries of a schedule.
+    /// Returns a schedule's entries.
     pub(crate) fn of(schedule: &[Execution]) -> Vec<Self> {
         let entry = |execution: &Execution| match *execution {
             Execution::Run(node) => Self::Run(node.into()),
@@ -99,11 +99,11 @@ impl From<Entry> for Execution {
 #[pyclass(frozen, get_all, from_py_object, module = "arenaplan._core")]
 #[derive(Clone, Debug)]
 pub(crate) struct Paging {
-    /// Name of the memory.
+    /// Memory name.
     space: String,
-    /// Cost of copying one byte in one direction, in the units of the costs of nodes.
+    /// Cost to copy one byte in one direction, in the unit of node costs.
     cost: u64,
-    /// Bytes that it holds; None if it is unlimited.
+    /// Capacity in bytes; None if unlimited.
     capacity: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ impl Paging {
 }
 
 impl Paging {
-    /// Returns the record of a plan.
+    /// Returns the record for a plan.
     pub(crate) fn of(paging: &arenaplan::plan::Paging) -> Self {
         Self { space: paging.space.clone(), cost: paging.cost, capacity: paging.capacity }
     }

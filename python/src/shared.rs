@@ -15,9 +15,9 @@ use crate::plan::Plan;
 use crate::planner::Options;
 use crate::verdict::SharedVerdict;
 
-/// Memory of one value of a plan, in bytes.
+/// Bytes per value of a plan.
 const ROW_BYTES: usize = 512;
-/// Plans of several graphs that share one arena.
+/// Plans for several graphs that share one arena.
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SharedPlan {
@@ -29,7 +29,7 @@ impl SharedPlan {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Returns the number of values of all plans, for the memory that work with them may need.
+    /// Returns the number of values in all plans, for the memory that work with the plans may need.
     fn items(&self) -> usize {
         self.inner.members().iter().map(|member| member.plan.value_count()).sum()
     }
@@ -67,13 +67,13 @@ pub(crate) fn plan_together(
 
 #[pymethods]
 impl SharedPlan {
-    /// Rule for the runs of the graphs: ``"never-together"`` or ``"concurrent"``.
+    /// Rule for the graphs' runs: ``"never-together"`` or ``"concurrent"``.
     #[getter]
     fn together(&self) -> &'static str {
         self.inner.together().name()
     }
 
-    /// Bytes of the shared arena.
+    /// Bytes in the shared arena.
     #[getter]
     fn arena_bytes(&self) -> u64 {
         self.inner.arena_bytes()
@@ -92,19 +92,19 @@ impl SharedPlan {
         self.inner.status().to_string()
     }
 
-    /// Alignment of the address of the arena's first byte.
+    /// Alignment for the arena's first address.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.alignment()
     }
 
-    /// Bytes that the arena may have, or None if they are not limited.
+    /// Bytes that the arena may have, or None if unlimited.
     #[getter]
     fn capacity(&self) -> Option<u64> {
         self.inner.capacity()
     }
 
-    /// Per graph its plan; offsets count from its base.
+    /// The plan by graph; offsets count from the graph's base.
     #[getter]
     fn plans(&self, py: Python<'_>) -> PyResult<Vec<Plan>> {
         call::admit(py, self.items().saturating_mul(ROW_BYTES))?;
@@ -112,7 +112,7 @@ impl SharedPlan {
         Ok(members.map(|member| member.plan.clone().into()).collect())
     }
 
-    /// Per graph the first byte of its plan in the shared arena.
+    /// By graph, the first byte of the plan in the shared arena.
     #[getter]
     fn bases(&self) -> Vec<u64> {
         self.inner.members().iter().map(|member| member.base).collect()
@@ -123,13 +123,13 @@ impl SharedPlan {
     /// Raises
     /// ------
     /// PlanMismatch
-    ///     If they were made for other graphs.
+    ///     If the plans were made for other graphs.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-    ///     If they would corrupt bytes, or contradict themselves.
+    ///     If the plans would corrupt bytes, or contradict themselves.
     fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<SharedVerdict> {
         let mut members = self.inner.members().iter();
         let graphs = graphs.into_iter().map(|graph| {
-            // Where the numbers of graphs and plans differ, the check says so.
+            // If the numbers of graphs and plans differ, the check says so.
             let seen = members.next().map_or(("none", "ideal"), |SharedMember { plan, .. }| {
                 (plan.options().workspace.name(), plan.target().name())
             });
@@ -150,7 +150,7 @@ impl SharedPlan {
         Ok(SharedVerdict { inner: found.or_raise(py)? })
     }
 
-    /// Raise unless the arena fits its capacity.
+    /// Raise unless the arena fits the capacity.
     fn fits(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.fits().or_raise(py)
     }

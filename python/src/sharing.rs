@@ -16,7 +16,7 @@ use crate::graph::{Graph, core_of};
 use crate::plan::Plan;
 use crate::results::{Assign, Block};
 
-/// Memory of one row of a result, in bytes.
+/// Bytes per result row.
 const ROW_BYTES: usize = 128;
 
 /// Storage sharing: the blocks of memory that values share.
@@ -27,7 +27,7 @@ pub(crate) struct StoragePlan {
     spaces: Vec<String>,
 }
 
-/// Return which values of ``graph`` can share blocks.
+/// Return the values in ``graph`` that can share blocks.
 #[pyfunction]
 #[pyo3(signature = (graph, *, match_range, auto_search, num_temp, size_rule, mode, parallel_safe, nodes, counts, assigned))]
 #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python function")]
@@ -70,7 +70,7 @@ pub(crate) fn share_storage(
     Ok(StoragePlan { inner, spaces })
 }
 
-/// Return the color of every node, at most ``num_temp`` colors, and the number of colors.
+/// Return every node's color, at most ``num_temp`` colors, and the color count.
 #[pyfunction]
 pub(crate) fn color_nodes(
     py: Python<'_>,
@@ -85,7 +85,7 @@ pub(crate) fn color_nodes(
     Ok((coloring.colors().to_vec(), coloring.count()))
 }
 
-/// Return groups of nodes that can run as one, by kinds of fusion.
+/// Return groups of nodes that can run as one, for given kinds of fusion.
 #[pyfunction]
 pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResult<Vec<Vec<u32>>> {
     let mut fusion = Fusion::default();
@@ -105,8 +105,8 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
     Ok(groups.into_iter().map(|group| group.into_iter().map(u32::from).collect()).collect())
 }
 
-/// Returns what every node assigns, where the nodes in `elementwise` may write for others, or
-/// those whose effects say so.
+/// Returns the assignment of every node, where the nodes in `elementwise` may write for others, or
+/// nodes whose effects permit writing.
 fn assigns(
     graph: &arenaplan::Graph,
     elementwise: Option<Vec<u32>>,
@@ -119,12 +119,12 @@ fn assigns(
     arenaplan_classic::sharing::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
 }
 
-/// Raises unless rows of a result can be allocated now.
+/// Raises unless result rows can be allocated now.
 fn admit_rows(py: Python<'_>, rows: usize) -> PyResult<()> {
     admit(py, rows.saturating_mul(ROW_BYTES))
 }
 
-/// Returns the assignments of a mapping from nodes to rows, or those that are found.
+/// Returns the assignments in a mapping from nodes to rows, or the assignments that are found.
 fn given_assigns(
     py: Python<'_>,
     graph: &Graph,
@@ -166,7 +166,7 @@ fn given_assigns(
     Ok(found)
 }
 
-/// Return per node the assignment that it is, or None if it is none.
+/// Return for each node the assignment, or None if the node is not an assignment.
 #[pyfunction]
 #[pyo3(signature = (graph, elementwise=None))]
 pub(crate) fn find_assigns(
@@ -201,7 +201,7 @@ pub(crate) fn order_mutations(
 
 #[pymethods]
 impl StoragePlan {
-    /// Block of every value, by index; -1 unassigned, -2 external, -3 dynamic.
+    /// Block by value; -1 unassigned, -2 external, -3 dynamic.
     #[getter]
     fn storage_ids(&self, py: Python<'_>) -> PyResult<Vec<i64>> {
         admit_rows(py, self.inner.storages().len())?;
@@ -228,13 +228,13 @@ impl StoragePlan {
         Ok(blocks.map(row).collect())
     }
 
-    /// Bytes of all blocks that are not the caller's.
+    /// Bytes of all blocks except the caller's.
     #[getter]
     fn allocated_bytes(&self) -> u64 {
         self.inner.allocated_bytes()
     }
 
-    /// Number of results that got no storage.
+    /// Count of results without storage.
     #[getter]
     fn not_allocated(&self) -> usize {
         self.inner.not_allocated()
@@ -246,7 +246,7 @@ impl StoragePlan {
         self.inner.match_range()
     }
 
-    /// Color of every node, by index; None with one color.
+    /// Color by node; None with one color.
     #[getter]
     fn colors(&self, py: Python<'_>) -> PyResult<Option<Vec<u32>>> {
         let Some(coloring) = self.inner.coloring() else { return Ok(None) };
@@ -265,13 +265,13 @@ impl StoragePlan {
         Ok(inner.or_raise(py)?.into())
     }
 
-    /// Return the plan with blocks for inputs, constants and states, assignments tied to
-    /// their states.
+    /// Return the plan with blocks for inputs, constants and states, and with assignments tied to
+    /// states.
     ///
-    /// ``assigns`` is what :func:`arenaplan.classic.find_assigns` returns, for this graph or for the one
-    /// that :func:`arenaplan.classic.order_mutations` made this graph from. Without it the assignments
-    /// are found, where nodes in ``elementwise`` may write an assignment's state themselves;
-    /// effects of the nodes decide if that is None.
+    /// ``assigns`` is a result of :func:`arenaplan.classic.find_assigns`, for this graph or for the
+    /// graph from which :func:`arenaplan.classic.order_mutations` made this graph. Without
+    /// ``assigns``, assignments are found, where nodes in ``elementwise`` may write an assignment's
+    /// state themselves; if that is None, the effects of the nodes decide.
     ///
     /// Raises
     /// ------

@@ -1,4 +1,4 @@
-//! Storage layouts and parameter blobs: the pool of the Python package is built on them.
+//! Storage layouts and parameter blobs, on which the Python package builds its pool.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::error::{OrRaise, raise_named};
 use crate::graph::Graph;
 use crate::sharing::StoragePlan;
 
-/// What divides the address of every block, in bytes.
+/// Divisor for every block's address in bytes.
 const ALIGNMENT: u64 = 64;
 
-/// `(name, shape, dtype, storage id, number of the device)` of a value.
+/// `(name, shape, dtype, storage id, device number)` of a value.
 type EntryRow = (String, Vec<i64>, String, i64, u32);
 
 /// `(op, name, inputs, attributes, after)` of a node; inputs are `(node, output, version)`.
@@ -90,7 +90,7 @@ impl StorageLayout {
         Ok(Self { inner: py.detach(make).or_raise(py)? })
     }
 
-    /// Return the layout of a graph in the JSON form of a graph runtime.
+    /// Return the layout of a graph in a graph runtime's JSON form.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
         let inner = py
@@ -99,25 +99,24 @@ impl StorageLayout {
         Ok(Self { inner })
     }
 
-    /// Return the graph that the layout was made for; values called like one of ``parameters``
-    /// are constants.
+    /// Return the graph that the layout was made for; values named in ``parameters`` are constants.
     fn to_graph(&self, py: Python<'_>, name: &str, parameters: Vec<String>) -> PyResult<Graph> {
         let parameters: Vec<&str> = parameters.iter().map(String::as_str).collect();
         let graph = py.detach(|| self.inner.to_graph(name, &parameters)).or_raise(py)?;
         Ok(Graph { inner: std::sync::Arc::new(graph) })
     }
 
-    /// Return the layout with more attributes, for nodes by the name of their first result.
+    /// Return the layout with more attributes, for nodes by the name of the first result.
     fn with_attributes(&self, attributes: Vec<(String, BTreeMap<String, String>)>) -> Self {
         Self { inner: self.inner.clone().with_attributes(attributes) }
     }
 
-    /// Return the JSON form of a graph runtime.
+    /// Return the JSON form for graph runtimes.
     fn to_json(&self, py: Python<'_>) -> String {
         py.detach(|| self.inner.to_json())
     }
 
-    /// ``(name, shape, dtype, storage id, device number)`` of every value.
+    /// ``(name, shape, dtype, storage id, device number)`` by value.
     #[getter]
     fn entries(&self) -> Vec<(String, Vec<u64>, &'static str, u32, u32)> {
         let row = |entry: &StorageEntry| {
@@ -127,8 +126,8 @@ impl StorageLayout {
         self.inner.entries().iter().map(row).collect()
     }
 
-    /// ``(op, name, inputs, attributes, after)`` of every node, inputs as
-    /// ``(node, output, version)``.
+    /// ``(op, name, inputs, attributes, after)`` by node, with inputs as ``(node, output,
+    /// version)``.
     #[getter]
     fn nodes(&self) -> Vec<StorageRow> {
         let row = |node: &arenaplan_classic::storage::StorageNode| {
@@ -139,19 +138,19 @@ impl StorageLayout {
         self.inner.nodes().iter().map(row).collect()
     }
 
-    /// Names of the values that the caller supplies.
+    /// Value names that the caller supplies.
     #[getter]
     fn inputs(&self) -> Vec<String> {
         self.names(self.inner.inputs())
     }
 
-    /// Names of the values that the caller receives.
+    /// Value names that the caller receives.
     #[getter]
     fn outputs(&self) -> Vec<String> {
         self.names(self.inner.outputs())
     }
 
-    /// Raise unless there is an input of this name, type and shape.
+    /// Raise unless an input with this name, type and shape exists.
     fn check_input(
         &self,
         py: Python<'_>,
@@ -164,9 +163,9 @@ impl StorageLayout {
         self.inner.fitting_input(name, dtype, &shape).or_raise(py).map(drop)
     }
 
-    /// Return ``(storage id, device number, memory)`` of every block, the largest first; memory
-    /// is a position in ``free``, which has ``(bytes, device number)`` of blocks to use again,
-    /// or a new arena.
+    /// Return ``(storage id, device number, memory)`` for every block, the largest first; memory is
+    /// a position in ``free``, which has ``(bytes, device number)`` for reusable blocks, or a new
+    /// arena.
     fn allocate(&self, py: Python<'_>, free: Vec<(u64, u32)>) -> PyResult<Vec<(u32, u32, Memory)>> {
         let block = |(bytes, space): (u64, u32)| Block { bytes, space: space.into() };
         let free: Vec<Block> = free.into_iter().map(block).collect();
@@ -190,14 +189,14 @@ impl StorageLayout {
     }
 }
 
-/// Memory of a block.
+/// A block's memory.
 #[derive(IntoPyObject)]
 pub(crate) enum Memory {
     Free(usize),
     New(Arena),
 }
 
-/// Return a parameter blob of ``(name, dtype, shape, bytes)`` rows.
+/// Return a parameter blob with ``(name, dtype, shape, bytes)`` rows.
 #[pyfunction]
 pub(crate) fn save_params(
     py: Python<'_>,
@@ -214,7 +213,7 @@ pub(crate) fn save_params(
 /// `(name, dtype, shape, bytes)` of a parameter.
 type ParamRow<'py> = (String, &'static str, Vec<u64>, Bound<'py, PyBytes>);
 
-/// Return ``(name, dtype, shape, bytes)`` of every array of a parameter blob.
+/// Return ``(name, dtype, shape, bytes)`` for every array in a parameter blob.
 #[pyfunction]
 pub(crate) fn load_params<'py>(py: Python<'py>, blob: &[u8]) -> PyResult<Vec<ParamRow<'py>>> {
     let params = arenaplan_classic::storage::load_params(blob).or_raise(py)?;

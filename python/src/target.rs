@@ -1,4 +1,4 @@
-//! Targets: descriptions of the programs that run plans.
+//! Targets: descriptions of programs that run plans.
 
 use arenaplan::plan::Provider;
 use arenaplan::{Technique, Techniques};
@@ -6,24 +6,24 @@ use pyo3::prelude::*;
 
 use crate::error::{OrRaise, raise_named};
 
-/// A description of the program that runs a plan.
+/// A description of a program that runs plans.
 ///
-/// ``Target(name, techniques)`` describes another runner, which honors the techniques of that
-/// list. :func:`arenaplan.targets` lists the known ones.
+/// ``Target(name, techniques)`` describes another runner, which honors the listed techniques.
+/// :func:`arenaplan.targets` lists the known targets.
 ///
 /// Parameters
 /// ----------
 /// name : str
-///     A name that is not one of the known targets'.
+///     A name that no known target has.
 /// techniques : list of str
-///     Names of the techniques that the runner honors.
+///     The techniques that the runner honors, by name.
 /// alignment : int, default 64
-///     Alignment, in bytes, of offsets that the planner chooses by default.
+///     Default offset alignment in bytes.
 /// scratch : {"graph", "runner", "nobody"}
-///     The origin of the scratch memory of kernels: nodes declare it before planning, the
-///     runner adds it by itself, or there is none.
+///     The origin of kernel scratch memory: nodes declare the memory before planning, the runner
+///     adds the memory by itself, or there is none.
 /// caller_memory : bool
-///     Whether inputs and outputs may be in memory of the caller.
+///     Whether inputs and outputs may be in the caller's memory.
 /// several_spaces : bool
 ///     Whether values may be in several spaces.
 #[pyclass(frozen, eq, hash, skip_from_py_object, module = "arenaplan._core")]
@@ -63,18 +63,18 @@ impl Target {
         Ok(Self { inner })
     }
 
-    /// Return the known target of this name.
+    /// Return the known target with this name.
     ///
     /// Raises
     /// ------
     /// InvalidOption
-    ///     If there is none; the message lists those that there are.
+    ///     If the name is unknown; the message lists the known names.
     #[staticmethod]
     fn known(py: Python<'_>, name: &str) -> PyResult<Self> {
         Ok(Self { inner: name.parse().or_raise(py)? })
     }
 
-    /// Name of the target, with the kernels if they are named: ``"tflm:reference"``.
+    /// Target name, with the kernels if named: ``"tflm:reference"``.
     #[getter]
     fn name(&self) -> &str {
         self.inner.name()
@@ -92,7 +92,7 @@ impl Target {
         self.inner.summary()
     }
 
-    /// Names of the techniques that the runner honors.
+    /// The techniques that the runner honors, by name.
     #[getter]
     fn techniques(&self) -> Vec<&'static str> {
         self.inner.techniques().iter().map(Technique::name).collect()
@@ -104,19 +104,19 @@ impl Target {
         self.inner.granularity().name()
     }
 
-    /// Alignment, in bytes, of offsets that the planner chooses by default.
+    /// Default offset alignment in bytes.
     #[getter]
     fn alignment(&self) -> u64 {
         self.inner.alignment()
     }
 
-    /// Number of bytes that every alignment must be a multiple of.
+    /// Unit of offsets in bytes: every alignment must be a multiple.
     #[getter]
     fn offset_unit(&self) -> u64 {
         self.inner.offset_unit()
     }
 
-    /// Whether inputs and outputs may be in memory of the caller.
+    /// Whether inputs and outputs may be in the caller's memory.
     #[getter]
     fn caller_memory(&self) -> bool {
         self.inner.caller_memory()
@@ -128,13 +128,14 @@ impl Target {
         self.inner.several_spaces()
     }
 
-    /// Origin of the scratch memory of kernels: ``"graph"``, ``"runner"`` or ``"nobody"``.
+    /// Origin of kernel scratch memory: ``"graph"``, ``"runner"`` or ``"nobody"``.
     #[getter]
     fn scratch(&self) -> &'static str {
         self.inner.scratch().name()
     }
 
-    /// Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` if it has none.
+    /// Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` without such
+    /// structures.
     #[getter]
     fn fixed(&self) -> &'static str {
         self.inner.fixed().name()
@@ -145,7 +146,7 @@ impl Target {
     }
 }
 
-/// Return the targets that are known, those that can do most first.
+/// Return the known targets, the most able first.
 #[pyfunction]
 pub(crate) fn targets() -> Vec<Target> {
     arenaplan::Target::KNOWN.into_iter().map(|inner| Target { inner }).collect()

@@ -1,4 +1,4 @@
-//! Threads that divide compiled kernels among them.
+//! Threads that divide compiled kernels.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -9,15 +9,15 @@ use pyo3::types::PyTuple;
 
 use crate::error::raise_named;
 
-/// Threads that divide compiled kernels among them.
+/// Threads that divide compiled kernels.
 ///
-/// Kernels that are made in a block (``with team:``) by the thread that entered it are divided, as
-/// far as they are long enough; they keep the threads alive. Results are the same, bit for bit.
+/// Kernels that are made in a block (``with team:``) by the thread that entered the block are
+/// divided, if long enough; the kernels keep the threads alive. Results are the same, bit for bit.
 ///
 /// Parameters
 /// ----------
 /// threads : int
-///     Number of threads, the caller's among them.
+///     Thread count, the caller included.
 #[pyclass(frozen, module = "arenaplan._core")]
 pub(crate) struct ThreadTeam {
     team: Arc<Team>,
@@ -37,13 +37,13 @@ impl ThreadTeam {
         Ok(Self { team: Arc::new(team) })
     }
 
-    /// Number of threads, the caller's among them.
+    /// Thread count, the caller included.
     #[getter]
     fn threads(&self) -> usize {
         self.team.threads()
     }
 
-    /// Bytes of scratch memory of all threads but the caller's.
+    /// Scratch bytes of all threads except the caller's.
     #[getter]
     fn scratch_bytes(&self) -> usize {
         self.team.scratch_bytes()
@@ -69,7 +69,7 @@ thread_local! {
     static CURRENT: RefCell<Vec<Arc<Team>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A team of the calling thread alone.
+/// A team with only the calling thread.
 static ALONE: LazyLock<Arc<Team>> = LazyLock::new(|| Arc::new(Team::alone()));
 
 /// Returns the team that divides the kernels which this thread makes.

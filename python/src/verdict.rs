@@ -1,13 +1,13 @@
-//! Verdicts: results of a check about the claims of a valid plan.
+//! Verdicts: check results about the claims of a valid plan.
 
 use arenaplan::check::Proof;
 use pyo3::prelude::*;
 
-/// Result of a check about the claims of a valid plan.
+/// Check result about the claims of a valid plan.
 ///
-/// Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about
-/// *all* plans, such as a lower bound, is ``"verified"`` if the checker derived it from the graph,
-/// and ``"claimed"`` if only the plan states it and nothing contradicts it.
+/// Offsets, live ranges, sharing and sizes in a valid plan are always verified. A claim about *all*
+/// plans, such as a lower bound, is ``"verified"`` if the checker derived the claim from the graph,
+/// and ``"claimed"`` if only the plan states the claim and nothing contradicts it.
 #[pyclass(frozen, eq, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
@@ -16,13 +16,13 @@ pub(crate) struct Verdict {
 
 #[pymethods]
 impl Verdict {
-    /// Whether ``lower_bound`` of the plan was ``"verified"`` or only ``"claimed"``.
+    /// Whether the plan's ``lower_bound`` was ``"verified"`` or only ``"claimed"``.
     #[getter]
     fn lower_bound(&self) -> &'static str {
         self.inner.lower_bound().name()
     }
 
-    /// Whether ``status`` of the plan was ``"verified"`` or only ``"claimed"``.
+    /// Whether the plan's ``status`` was ``"verified"`` or only ``"claimed"``.
     #[getter]
     fn status(&self) -> &'static str {
         self.inner.status().name()
@@ -56,21 +56,21 @@ impl Verdict {
         self.inner.repetitions().map(Proof::name)
     }
 
-    /// Whether the checker derived every claim of the plan.
+    /// Whether the checker derived every claim in the plan.
     #[getter]
     fn is_verified(&self) -> bool {
         self.inner.is_verified()
     }
 
-    /// Whether capacities, alignments and costs of the spaces are those that the plan names, and
-    /// not those of the graph.
+    /// Whether capacities, alignments and costs of the spaces come from the plan, and not from the
+    /// graph.
     #[getter]
     fn chose_spaces(&self) -> bool {
         self.inner.chose_spaces()
     }
 
-    /// Per space the bytes that are live at once at the highest step, as the checker counts them:
-    /// no offsets need fewer. Workspaces count with their smallest sizes.
+    /// For each space the bytes that are live at once at the highest step, as counted by the
+    /// checker: no offsets need fewer. Workspaces count with their smallest sizes.
     #[getter]
     fn max_live(&self) -> Vec<u64> {
         self.inner.spaces().iter().map(|space| space.max_live).collect()
@@ -81,7 +81,7 @@ impl Verdict {
     }
 }
 
-/// Result of a check about the claims of valid plans that share one arena.
+/// Check result about the claims of valid plans that share one arena.
 #[pyclass(frozen, eq, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SharedVerdict {
@@ -90,26 +90,26 @@ pub(crate) struct SharedVerdict {
 
 #[pymethods]
 impl SharedVerdict {
-    /// Verdict of each plan by itself.
+    /// Each plan's own verdict.
     #[getter]
     fn members(&self) -> Vec<Verdict> {
         let members = self.inner.members().iter();
         members.map(|member| Verdict { inner: member.clone() }).collect()
     }
 
-    /// Whether ``lower_bound`` of the shared plan was ``"verified"`` or only ``"claimed"``.
+    /// Whether the shared plan's ``lower_bound`` was ``"verified"`` or only ``"claimed"``.
     #[getter]
     fn lower_bound(&self) -> &'static str {
         self.inner.lower_bound().name()
     }
 
-    /// Whether ``status`` of the shared plan was ``"verified"`` or only ``"claimed"``.
+    /// Whether the shared plan's ``status`` was ``"verified"`` or only ``"claimed"``.
     #[getter]
     fn status(&self) -> &'static str {
         self.inner.status().name()
     }
 
-    /// The bytes that are live at once, as the checker counts them: no offsets need fewer.
+    /// The bytes that are live at once, as counted by the checker: no offsets need fewer.
     #[getter]
     fn max_live(&self) -> u64 {
         self.inner.max_live()

@@ -7,7 +7,7 @@ use pyo3::sync::PyOnceLock;
 
 use crate::error::raise_named;
 
-/// Functions of the package, each from a plan, the last from a packing, to a view of it.
+/// Functions from the package, each from a plan, the last from a packing, to a view.
 struct Views {
     html: Py<PyAny>,
     frame: Py<PyAny>,
@@ -16,25 +16,25 @@ struct Views {
 
 static VIEWS: PyOnceLock<Views> = PyOnceLock::new();
 
-/// Hand over the functions that `Plan._repr_html_`, `Plan.to_pandas` and `Packing._repr_html_` call.
-/// The first ones stay.
+/// Hand over the functions that `Plan._repr_html_`, `Plan.to_pandas` and `Packing._repr_html_`
+/// call. The first functions stay.
 #[pyfunction]
 pub(crate) fn set_views(py: Python<'_>, html: Py<PyAny>, frame: Py<PyAny>, packing: Py<PyAny>) {
-    // A second call, as of a module that is imported again, changes nothing.
+    // A second call, such as from a module that is imported again, changes nothing.
     let _ = VIEWS.set(py, Views { html, frame, packing });
 }
 
-/// Returns the map of a plan as HTML.
+/// Returns a plan's map as HTML.
 pub(crate) fn html<'py>(plan: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     views(plan.py())?.html.bind(plan.py()).call1((plan,))
 }
 
-/// Returns the places of a plan as a data frame.
+/// Returns a plan's places as a data frame.
 pub(crate) fn frame<'py>(plan: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     views(plan.py())?.frame.bind(plan.py()).call1((plan,))
 }
 
-/// Returns the drawing of a packing as HTML.
+/// Returns a packing's drawing as HTML.
 pub(crate) fn packing<'py>(packing: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     views(packing.py())?.packing.bind(packing.py()).call1((packing,))
 }

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug)]
 pub(crate) struct Hasher {
     hash: Sha256,
-    /// Bytes that the hash has not seen yet: it takes many at once in less time.
+    /// Bytes that are not hashed yet: hashing many bytes at once takes less time.
     pending: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The one error type of the crate.
+//! The crate's error type.
 
 use alloc::{boxed::Box, format, string::String, vec::Vec};
 use arenaplan_pack::base::{Error as Packing, Grouped, quoted};
@@ -6,17 +6,15 @@ use arenaplan_pack::base::{Error as Packing, Grouped, quoted};
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why a graph, problem, plan or arena was refused.
+/// The reason why a graph, problem, plan or arena was refused.
 ///
-/// Every message is enough to act on by itself: it names the value, node or
-/// field. Names are quoted, escaped and shortened by
-/// [`quoted`], since they come
-/// from untrusted files.
+/// A message suffices to act: the message names the value, node or field. Names are quoted, escaped
+/// and shortened by [`quoted`], since names come from untrusted files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "every message names its fields")]
 pub enum Error {
-    /// A size in bytes exceeds the address space of a machine.
+    /// A size in bytes exceeds a machine's address space.
     #[error("{what} needs more bytes than a machine can address")]
     SizeOverflow { what: String },
     /// An alignment is not a power of two.
@@ -41,16 +39,16 @@ pub enum Error {
     /// Something is read that nothing produces.
     #[error("{user} reads {value}, which nothing produces")]
     UndefinedValue { user: String, value: String },
-    /// A name is empty, or is none of the known ones.
+    /// A name is empty or unknown.
     #[error("{what}")]
     InvalidName { what: String },
     /// An effect names an operand that the node does not have.
     #[error("node {node}: {reason}")]
     InvalidEffect { node: String, reason: String },
-    /// An attribute of an operator is none that a graph can hold.
+    /// A graph cannot hold an operator's attribute.
     #[error("node {node}: attribute {attribute}: {reason}")]
     InvalidAttribute { node: String, attribute: String, reason: String },
-    /// A value cannot replace an input or a state at its address.
+    /// A value cannot replace an input or a state at the same address.
     #[error("value {value} cannot replace {into} at its address: {reason}")]
     InvalidWriteBack { value: String, into: String, reason: String },
     /// Nodes cannot run as one.
@@ -59,7 +57,7 @@ pub enum Error {
     /// Values are views of each other in a circle.
     #[error("node {node} makes value {value} a view of itself")]
     AliasCycle { node: String, value: String },
-    /// A view reaches past the value that it looks into.
+    /// A view reaches past the end of the viewed value.
     #[error("node {node}: the view reaches byte {end} of {value}, which has {bytes} bytes")]
     AliasOutOfBounds { node: String, value: String, end: u64, bytes: u64 },
 
@@ -89,29 +87,29 @@ pub enum Error {
     )]
     RecomputeExceeded { budget: u64, least: u64, floor: u64 },
 
-    /// The spaces that values may be in cannot hold them.
+    /// The permitted spaces cannot hold the values.
     #[error("{reason}")]
     SpacesExceeded {
         reason: String,
         /// Step at which there is no room.
         step: u32,
-        /// Node that runs then, if there is one.
+        /// Node that runs at that step, if any.
         node: Option<String>,
-        /// The values that are needed then, with their bytes, the largest first.
+        /// The values that are needed at that step, with bytes, the largest first.
         values: Vec<(String, u64)>,
-        /// Whether it is proven that no order of the steps that were tried fits, however values
-        /// share bytes; otherwise no plan was found. Never if another technique than other
-        /// orders was asked for and left out.
+        /// Whether a proof exists that no tried step order fits, however values share bytes;
+        /// otherwise no plan was found. Never if a technique other than order was asked for and
+        /// left out.
         proven: bool,
     },
 
-    /// A line of a CSV file has the wrong form.
+    /// A line in a CSV file has the wrong form.
     #[error("line {line}: {reason}")]
     InvalidCsv { line: usize, reason: String },
     /// The text is not a plan.
     #[error("not a valid plan: {reason}")]
     PlanCorrupt { reason: String },
-    /// The plan is of a version that this one cannot read.
+    /// This version cannot read the version of the plan.
     #[error("plan version: {reason}")]
     PlanVersion { reason: String },
     /// The plan is implausibly large.
@@ -120,37 +118,37 @@ pub enum Error {
     /// The plan was made for another graph.
     #[error("the plan does not belong to this graph: {reason}")]
     PlanMismatch { reason: String },
-    /// The runner that a plan is for, or is exported to, cannot run it.
+    /// The runner that a plan is for, or is exported to, cannot run the plan.
     #[error("target {target} cannot run the plan: {reason}")]
     TargetMismatch { target: String, reason: String },
     /// The text is not a graph.
     #[error("not a valid graph: {reason}")]
     GraphCorrupt { reason: String },
-    /// The graph is of a version that this one cannot read.
+    /// This version cannot read the version of the graph.
     #[error("graph version: {reason}")]
     GraphVersion { reason: String },
     /// The text is not a model.
     #[error("not a valid model: {reason}")]
     ModelCorrupt { reason: String },
-    /// The model is of a version that this one cannot read.
+    /// This version cannot read the version of the model.
     #[error("model version: {reason}")]
     ModelVersion { reason: String },
     /// A file is implausibly large.
     #[error("the {what} has {bytes} bytes, more than the limit of {limit}")]
     FileTooLarge { what: &'static str, bytes: u64, limit: u64 },
-    /// A model has no dimension of a name.
+    /// A model has no dimension with this name.
     #[error("the model has no dimension {name}; there {known}")]
     UnknownDim { name: String, known: String },
     /// A dimension has several sizes, and none was given.
     #[error("dimension {name} has several sizes: say which, {known}")]
     UnboundDim { name: String, known: String },
-    /// A model has no plan for a shape; `nearest` is one that it has a plan for.
+    /// A model has no plan for a shape; `nearest` is a planned shape.
     #[error("{what} is not one of the shapes that were planned; the nearest is {nearest}")]
     ShapeNotPlanned { what: String, nearest: String },
     /// An error about one shape of a model.
     #[error("with {shape}: {source}")]
     AtShape { shape: String, source: Box<Error> },
-    /// Something lies outside its arena.
+    /// A placed value or workspace lies outside its arena.
     #[error("{what} occupies bytes {start}..{end} of an arena of {arena} bytes")]
     PlanOutOfBounds { what: String, start: u64, end: u128, arena: u64 },
     /// Two things needed at the same time share bytes.
@@ -159,7 +157,7 @@ pub enum Error {
     /// Hazards leave two steps unordered that use the same bytes, or have an edge too many.
     #[error("the hazards are not those of the plan: {reason}")]
     HazardMismatch { reason: String },
-    /// An offset is not a multiple of its alignment.
+    /// An offset is not a multiple of the alignment.
     #[error("{what} is at offset {offset}, which is not a multiple of its alignment {alignment}")]
     PlanMisaligned { what: String, offset: u64, alignment: u64 },
 
@@ -176,7 +174,7 @@ pub enum Error {
     #[error("the plan has {spaces} spaces, and {given} buffers were given")]
     SpaceCount { spaces: usize, given: usize },
 
-    /// An option contradicts another one, or the graph it is used with.
+    /// An option contradicts another option, or the graph.
     #[error("option {option}: {reason}")]
     InvalidOption { option: &'static str, reason: String },
     /// Storage ids, arrays or parameters do not fit together.
@@ -191,10 +189,10 @@ pub enum Error {
     /// A plan needs more bytes than a pool may ever hold.
     #[error("a lease of {bytes} bytes is larger than the pool, whose cap is {cap}")]
     LeaseTooLarge { bytes: u64, cap: u64 },
-    /// The bytes of a pool are leased, and nobody gave enough of them back in time.
+    /// The bytes of a pool are leased, and not enough bytes were given back in time.
     #[error("a lease of {bytes} bytes is refused: {leased} of {cap} bytes are leased")]
     PoolBusy { bytes: u64, leased: u64, cap: u64 },
-    /// A node has no memory of its own, since it runs as one with others.
+    /// A node has no separate memory, since the node runs in a fused group.
     #[error(
         "node {node} runs as one with others in step {step}, which is lent as a whole: use `Arena::step`"
     )]
@@ -202,7 +200,7 @@ pub enum Error {
     /// An operand of a step cannot be lent in the way that is asked for.
     #[error("step {step}, {operand}: {reason}")]
     InvalidOperand { step: String, operand: String, reason: String },
-    /// Bytes are no elements of a type.
+    /// Bytes cannot be cast to elements of a type.
     #[error("{what} cannot be read as elements: {reason}")]
     InvalidCast { what: String, reason: String },
 
@@ -218,14 +216,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error of a name that is none of those that are `known`.
+    /// Returns the error for a name that is not in `known`.
     pub(crate) fn unknown_name(what: &str, given: &str, known: &str) -> Self {
         let what = format!("there is no {what} {}; there are {known}", quoted(given));
         Self::InvalidName { what }
     }
 
-    /// Returns the name of the variant, for callers that report kinds of errors; of an error about
-    /// one shape, that of its source.
+    /// Returns the name of the variant, for callers that report error kinds. For an error about one
+    /// shape, returns the kind of the source.
     ///
     /// ```
     /// let error = arenaplan::base::Alignment::new(3).unwrap_err();

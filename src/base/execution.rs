@@ -3,16 +3,16 @@
 
 use super::{NodeId, ValueId};
 
-/// One entry of a schedule.
+/// An entry in a schedule.
 ///
-/// In text a run is a number, and a copy an object: `4`, `{"out": 7}`, `{"in": 7}`.
+/// In text a run is a number, and a copy is an object: `4`, `{"out": 7}`, `{"in": 7}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(untagged, deny_unknown_fields))]
 pub enum Execution {
     /// A node runs.
     Run(NodeId),
-    /// A value is copied to the slow memory, where it stays.
+    /// A value is copied to the slow memory, and stays there.
     PageOut {
         /// The value.
         #[cfg_attr(feature = "serde", serde(rename = "out"))]

@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 
 use once_cell::race::OnceBox;
 
-/// A number that tells the layouts of plans apart.
+/// A number that distinguishes plan layouts.
 ///
-/// The number is no part of the identity of a plan: two fingerprints compare equal always. A copy
-/// computes its own number, since the crate modifies copies.
+/// The number does not belong to a plan's identity: two fingerprints always compare equal. A copy
+/// computes the number again, since the crate modifies copies.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprint(OnceBox<u64>);
 

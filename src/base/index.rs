@@ -1,10 +1,10 @@
-//! Typed indices of graphs: a [`ValueId`] can not be mistaken for a [`NodeId`].
+//! Typed graph indices: a [`ValueId`] cannot be mistaken for a [`NodeId`].
 
 arenaplan_pack::typed_index!(
-    /// A value of a [`Graph`](crate::Graph).
+    /// A value in a [`Graph`](crate::Graph).
     ValueId
 );
 arenaplan_pack::typed_index!(
-    /// A node of a [`Graph`](crate::Graph).
+    /// A node in a [`Graph`](crate::Graph).
     NodeId
 );

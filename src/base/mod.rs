@@ -1,4 +1,5 @@
-//! Words that every room uses: those of [packing](crate::pack::base), and errors, typed indices, executions.
+//! Words that every room uses: [packing](crate::pack::base) words, errors, typed indices,
+//! executions.
 
 mod digest;
 mod error;

@@ -1,8 +1,8 @@
-//! Numbers of graphs and plans that differ between the shapes of one model.
+//! Numbers in graphs and plans that differ between a model's shapes.
 
 /// A number inside a graph or plan.
 ///
-/// Numbers of all kinds travel as 64 bits, so that the numbers of a graph are one list.
+/// Numbers of all kinds travel as 64 bits, so that a graph has a single number list.
 #[derive(Debug)]
 pub(crate) enum Number<'a> {
     /// Bytes, elements, nanoseconds.
@@ -28,8 +28,8 @@ impl Number<'_> {
         }
     }
 
-    /// Replaces the number by what [`bits`](Self::bits) returned for another one of its kind;
-    /// returns whether the number fits.
+    /// Replaces the number by what [`bits`](Self::bits) returned for another number of the same
+    /// kind; returns whether the number fits.
     pub(crate) fn set_bits(&mut self, bits: u64) -> bool {
         match self {
             Self::Whole(number) => **number = bits,

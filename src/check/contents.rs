@@ -33,12 +33,12 @@ impl Terms {
     }
 }
 
-/// A run of a graph on terms.
+/// A graph run on terms.
 struct Run<'a> {
     graph: &'a Graph,
     /// By value: its content.
     contents: Vec<Option<usize>>,
-    /// By value: the number of writes.
+    /// Write count by value.
     versions: Vec<u32>,
     /// By node: the values whose addresses the outputs take.
     replaces: Vec<Vec<ValueId>>,

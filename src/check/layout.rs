@@ -175,11 +175,11 @@ enum Body {
     Workspace(usize),
 }
 
-/// The name of a line user.
+/// A line user's name.
 #[derive(Clone, Copy, Debug)]
 enum User<'a> {
     Value(&'a str),
-    /// A position among the workspaces of a node.
+    /// A position among a node's workspaces.
     Workspace(u32, &'a str),
 }
 

@@ -116,7 +116,7 @@ struct Examined {
     verdict: Verdict,
     /// The bodies in the arenas.
     rigids: Vec<Rigid>,
-    /// Number of steps.
+    /// Step count.
     horizon: u32,
 }
 

@@ -131,7 +131,7 @@ fn pieces(graph: &Graph, units: &[Unit<'_>], alignment: Alignment) -> Vec<bool> 
     roots.iter().map(|&root| is_piece[root]).collect()
 }
 
-/// Disjoint sets of values.
+/// Disjoint value sets.
 struct Sets(Vec<usize>);
 
 impl Sets {
@@ -152,7 +152,7 @@ impl Sets {
         self.0[a] = b;
     }
 
-    /// Returns, by value, the representative of its set.
+    /// Returns, by value, the representative.
     fn roots(mut self) -> Vec<usize> {
         (0..self.0.len()).map(|value| self.find(value)).collect()
     }

@@ -1,4 +1,4 @@
-//! A run of a graph on symbolic memory.
+//! A graph run on symbolic memory.
 
 use alloc::rc::Rc;
 use alloc::{format, string::String, vec, vec::Vec};
@@ -22,12 +22,12 @@ struct ContentPiece {
     end: u64,
     /// The value that the bytes were written as.
     origin: ValueId,
-    /// Position of `start` in `origin`.
+    /// The position of `start` in `origin`.
     origin_start: u64,
 }
 
 impl ContentPiece {
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     fn bytes(&self) -> u64 {
         self.end - self.start
     }
@@ -48,7 +48,7 @@ struct Write {
     by: Writer,
 }
 
-/// The content of a write.
+/// A write's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
     /// The output at this position.
@@ -59,7 +59,7 @@ enum Writer {
     Workspace(NodeId, u32),
 }
 
-/// A run of the graph on symbolic memory.
+/// The graph's run on symbolic memory.
 pub(super) struct Replay<'a> {
     plan: &'a Plan,
     graph: &'a Graph,

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::base::{NodeId, ValueId};
 
-/// The owner of a memory stretch.
+/// A memory stretch's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Bytes of a value whose first byte is, or would be, at address `base`.

@@ -17,7 +17,7 @@ use crate::plan::{Plan, PlanStep, ShareRule, Strips};
 pub(super) struct Unit<'a> {
     /// The nodes that run, in order.
     pub(super) nodes: Vec<NodeId>,
-    /// Name of the last node.
+    /// The last node's name.
     pub(super) name: &'a str,
     /// Values whose bytes are read, by position.
     pub(super) reads: Vec<Option<ValueId>>,
@@ -36,7 +36,7 @@ pub(super) struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    /// Returns the unit of each step in a plan.
+    /// Returns each step's unit.
     pub(super) fn all(plan: &Plan, graph: &'a Graph) -> Result<Vec<Self>> {
         let readers = graph.readers();
         plan.steps().iter().map(|step| Self::of(plan, step, graph, &readers)).collect()
@@ -105,7 +105,7 @@ enum Need {
 
 /// A value inside a group.
 struct InnerValue {
-    /// The number of pieces.
+    /// The piece count.
     pieces: u64,
     needs: BTreeMap<ValueId, Need>,
 }

@@ -37,7 +37,7 @@ impl<'a> Clock<'a> {
         narrow(self.starts.partition_point(|&at| at < end)).max(self.start(step) + 1)
     }
 
-    /// Returns the time of a step.
+    /// Returns a step's time.
     pub(super) fn live(&self, step: usize) -> [u32; 2] {
         [self.start(step), self.end(step)]
     }

@@ -1,4 +1,4 @@
-//! Attributes of operators as JSON.
+//! Operator attributes as JSON.
 
 use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
 use core::fmt;
@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for AnyAttribute {
     }
 }
 
-/// Reads the elements behind the first one, which all are of its kind.
+/// Reads the elements behind the first element; all have one kind.
 fn rest<'de, A: SeqAccess<'de>, T: Element>(
     first: T,
     mut list: A,
@@ -125,7 +125,7 @@ fn rest<'de, A: SeqAccess<'de>, T: Element>(
     Ok(make(elements))
 }
 
-/// An element of a list.
+/// A list element.
 trait Element: Sized {
     fn of(attribute: Attribute) -> Option<Self>;
 }

@@ -1,20 +1,19 @@
 //! Problems and packings as CSV, in the columns that minimalloc reads and writes.
 //!
-//! Required columns are `id`, `lower`, `upper` and `size`; `alignment`, `hint`, `gaps` and
-//! `offset` may follow, in any order. Live ranges are half-open, unless the last step
-//! is in a column `end`, which then is the last one inclusive. Gaps are separated by
-//! spaces: `3-5` says that the buffer is not needed in steps 3 and 4, `3-5@8:16` that
-//! only its bytes 8 to 15 are. Gaps may overlap, and reach past the live range. An offset pins
-//! the buffer; an empty field or −1 leaves it free, where minimalloc takes −1 for an offset that
-//! nothing has. Fields may be in quotes, as RFC 4180 has it.
+//! Required columns are `id`, `lower`, `upper` and `size`; `alignment`, `hint`, `gaps` and `offset`
+//! may follow, in any order. Live ranges are half-open, unless the last step is in a column `end`,
+//! which is inclusive. Gaps are separated by spaces: `3-5` says that the buffer is not needed in
+//! steps 3 and 4, `3-5@8:16` that only bytes 8 to 15 are needed. Gaps may overlap, and reach past
+//! the live range. An offset pins the buffer; an empty field or −1 leaves the buffer free.
+//! minimalloc takes −1 for an offset that no buffer has. Fields may be in quotes, as in RFC 4180.
 //!
-//! Further columns that minimalloc does not know: `space`, the name of the memory of a buffer, or `spaces`,
-//! names between blanks of those that it may be in; `lo` and `hi`, the bytes of the space that the buffer may have; `group`, a name for buffers that
-//! have the same offset; `may_overlap`, `apart` and `separate`, identifiers of other buffers between blanks:
-//! those that may share bytes with this buffer although both are live, those that never do, and those that
-//! are in other spaces. An
+//! Further columns that minimalloc does not know: `space`, the memory of a buffer; `spaces`, the
+//! permitted memories, separated by spaces; `lo` and `hi`, the bytes of the space that the buffer
+//! may have; `group`, a name for buffers with the same offset; `may_overlap`, `apart` and
+//! `separate`, identifiers of other buffers, separated by spaces: buffers that may share bytes with
+//! this buffer although both are live, buffers that never do, and buffers in other spaces. An
 //! alignment need not be a power of two. Steps may have 64 bits: the problem then counts the
-//! different steps of the file.
+//! different steps in the file.
 
 use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
@@ -31,17 +30,17 @@ use super::names::Names;
 use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId, Step, gcd, quoted};
 use crate::pack::{Buffer, Gap, Packing, Problem, Rules, Space};
 
-/// A problem, and the names of its buffers.
+/// A problem with buffer names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvProblem {
     /// Names by [`BufferId`].
     pub names: Names,
     /// The problem.
     pub problem: Problem,
-    /// Names of the groups of buffers, by their numbers.
+    /// Names of the buffer groups, by number.
     pub groups: Vec<String>,
-    /// If steps of the file have more than 32 bits: the step of the file for each one of the problem,
-    /// in order. Empty otherwise.
+    /// If steps in the file have more than 32 bits: for each step of the problem, the step in the
+    /// file, in order. Empty otherwise.
     pub moments: Vec<u64>,
 }
 
@@ -66,7 +65,7 @@ enum CsvColumn {
     Separate,
 }
 
-/// The meaning of the columns of one file.
+/// The meaning of the columns in one file.
 #[derive(Debug)]
 struct Header {
     columns: Vec<CsvColumn>,
@@ -82,7 +81,7 @@ struct CsvRow<'a> {
     name: &'a str,
     buffer: Buffer,
     space: &'a str,
-    /// Names of the spaces that it may be in.
+    /// Names of the permitted spaces.
     spaces: &'a str,
     group: &'a str,
     may_overlap: &'a str,
@@ -90,18 +89,18 @@ struct CsvRow<'a> {
     separate: &'a str,
 }
 
-/// Names of spaces, groups and pairs of buffers, while a file is read.
+/// Names of spaces, groups and buffer pairs, while a file is read.
 #[derive(Debug)]
 struct ProblemReader {
     names: Names,
     buffers: Vec<Buffer>,
-    /// What spaces are like that have no description of their own.
+    /// The description of every space that `described` does not list.
     space: Space,
-    /// The space of buffers that name none, then the others.
+    /// The space for buffers without a space name, then the others.
     spaces: Vec<Space>,
     /// Whether a buffer is in each space.
     is_used: Vec<bool>,
-    /// Whether the first space has a description of its own.
+    /// Whether `described` lists the first space.
     first_is_described: bool,
     groups: BTreeMap<String, u32>,
     /// Lines, buffers, and the identifiers of the buffers that each may overlap, is apart or separate from.
@@ -130,7 +129,7 @@ impl ProblemReader {
         }
     }
 
-    /// Returns the number of the space called `name`, which may be a new one.
+    /// Returns the number of the space called `name`, which may be a new space.
     fn space(&mut self, name: &str) -> SpaceId {
         let known = self.spaces.iter().position(|it| it.name() == name);
         let place = if name.is_empty() { 0 } else { known.unwrap_or(self.spaces.len()) };
@@ -142,7 +141,7 @@ impl ProblemReader {
         SpaceId::new(place)
     }
 
-    /// Adds the buffer of a line.
+    /// Adds the buffer on a line.
     fn add(&mut self, line: usize, row: CsvRow<'_>) -> Result<(), String> {
         let CsvRow { name, mut buffer, space, spaces, group, may_overlap, apart, separate } = row;
         let id = BufferId::new(self.buffers.len());
@@ -171,7 +170,7 @@ impl ProblemReader {
         Ok(())
     }
 
-    /// Returns the pairs of buffers that a column lists.
+    /// Returns the buffer pairs that a column lists.
     fn pairs(
         &self,
         column: &str,
@@ -203,7 +202,7 @@ impl ProblemReader {
         Ok(pairs)
     }
 
-    /// Returns the problem of all lines.
+    /// Returns the problem with all lines.
     fn finish(mut self, moments: Vec<u64>) -> Result<CsvProblem> {
         let rules = Rules {
             may_overlap: self.pairs("may_overlap", &self.may_overlap)?,
@@ -234,12 +233,12 @@ impl ProblemReader {
 }
 
 impl CsvProblem {
-    /// Reads a problem whose buffers are in `space`, or in a space that is the same but for the name, which is
-    /// in the column `space`.
+    /// Reads a problem whose buffers are in `space`, or in a space that differs only in the name,
+    /// which is in the column `space`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidCsv`] with the number of the wrong line, or the errors of [`Problem::new`].
+    /// [`Error::InvalidCsv`] with the number of the wrong line, or an error from [`Problem::new`].
     ///
     /// ```
     /// use arenaplan::format::CsvProblem;
@@ -256,12 +255,12 @@ impl CsvProblem {
         Self::parse_in(text, space, Vec::new())
     }
 
-    /// Reads a problem like [`CsvProblem::parse`], some of whose spaces are `described` by name: each with a
-    /// capacity, an alignment and reserved bytes of its own.
+    /// Reads a problem like [`CsvProblem::parse`]. Some spaces are `described` by name: each with
+    /// its own capacity, alignment and reserved bytes.
     ///
     /// # Errors
     ///
-    /// Those of [`CsvProblem::parse`], and [`Error::InvalidCsv`] if no line is in a space that is described.
+    /// As [`CsvProblem::parse`], and [`Error::InvalidCsv`] if no line is in a described space.
     ///
     /// ```
     /// use arenaplan::format::CsvProblem;
@@ -294,7 +293,7 @@ impl CsvProblem {
         }
     }
 
-    /// Returns the problem as CSV; with a packing, with its offsets as the last column.
+    /// Returns the problem as CSV; with a packing, the last column has the offsets.
     ///
     /// # Errors
     ///
@@ -311,7 +310,8 @@ impl CsvProblem {
         let buffers = self.problem.buffers();
         let alignments = buffers.iter().enumerate().map(|(number, buffer)| {
             let id = BufferId::new(number);
-            let of_space = self.problem.alignment(id); // of the space, too, if there is no choice
+            // The alignment of the space suffices if there is no choice.
+            let of_space = self.problem.alignment(id);
             let own = if buffer.has_choice() { buffer.alignment() } else { of_space };
             let alignment = own.bytes();
             let multiple = buffer.multiple_of();
@@ -372,7 +372,7 @@ impl CsvProblem {
     }
 }
 
-/// The columns of rules that a problem needs.
+/// The rule columns that a problem needs.
 #[derive(Debug)]
 struct Columns<'a> {
     csv: &'a CsvProblem,
@@ -381,7 +381,7 @@ struct Columns<'a> {
     choosing: Option<usize>,
     groups: bool,
     ranges: bool,
-    /// The larger numbers of each pair, by the smaller one; none if there are no pairs.
+    /// The larger numbers in each pair, by the smaller number; `None` if there are no pairs.
     may_overlap: BTreeMap<BufferId, Vec<BufferId>>,
     apart: BTreeMap<BufferId, Vec<BufferId>>,
     separate: BTreeMap<BufferId, Vec<BufferId>>,
@@ -423,7 +423,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Appends the names of the columns.
+    /// Appends the column names.
     fn names(&self, text: &mut String) {
         for (there, name) in [
             (self.spaces, ",space"),
@@ -512,7 +512,7 @@ fn has_long_number(text: &str) -> bool {
 }
 
 impl Header {
-    /// Returns the different steps of all lines in order, if one has more than 32 bits.
+    /// Returns the different steps in all lines in order, if any step has more than 32 bits.
     fn moments(&self, text: &str) -> Vec<u64> {
         let mut moments = Vec::new();
         // Lines with an error are read again, and refused then.
@@ -651,7 +651,7 @@ impl Header {
         Ok(CsvRow { name, buffer, space, spaces, group, may_overlap, apart, separate })
     }
 
-    /// Returns a range of steps as the file means it.
+    /// Returns the step range that the file states.
     fn range(&self, lower: u64, upper: u64) -> Result<LiveRange, String> {
         let step = |step: u64| {
             if let Ok(rank) = self.moments.binary_search(&step) {
@@ -665,7 +665,7 @@ impl Header {
             .map_err(|_| format!("the live range {lower}..{upper} is empty"))
     }
 
-    /// Returns a buffer of `size` bytes with the gaps of a text in its live range.
+    /// Returns a buffer with `size` bytes and the gaps in `text` in the live range.
     fn with_gaps(&self, size: u64, live: LiveRange, text: &str) -> Result<Buffer, String> {
         let mut gaps = Vec::new();
         for gap in text.split_whitespace() {
@@ -692,8 +692,8 @@ impl Header {
     }
 }
 
-/// Returns the number of the line that a record begins in. The position of a record is before
-/// the empty lines that precede it.
+/// Returns the number of the line at which a record begins. The position of a record is before the
+/// empty lines that precede the record.
 fn line_of(text: &str, record: &csv::StringRecord) -> usize {
     let Some(position) = record.position() else { return 1 };
     let line = usize::try_from(position.line()).unwrap_or(usize::MAX);
@@ -703,7 +703,7 @@ fn line_of(text: &str, record: &csv::StringRecord) -> usize {
     line.saturating_add(blank.filter(|&&byte| byte == b'\n').count())
 }
 
-/// Returns text as a field of RFC 4180, in quotes where a reader would change it otherwise.
+/// Returns text as an RFC 4180 field, in quotes where a reader would change the text otherwise.
 fn field(text: &str) -> Cow<'_, str> {
     let special = |byte: u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if text.bytes().any(special) {
@@ -728,7 +728,7 @@ fn optional(what: &str, field: &str) -> Result<Option<u64>, String> {
     if field.is_empty() || field == "-1" { Ok(None) } else { whole(what, field).map(Some) }
 }
 
-/// Returns the gaps of a buffer as CSV, with steps as `step` has them.
+/// Returns a buffer's gaps as CSV, with the steps that `step` returns.
 fn gaps(number: usize, buffer: &Buffer, step: &impl Fn(Step) -> u64) -> Result<String> {
     if buffer.solid().is_some() || buffer.bytes() == 0 {
         return Ok(String::new());

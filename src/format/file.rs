@@ -1,4 +1,4 @@
-//! The one writer of files: content is there as a whole, or the file stays as it was.
+//! The only file writer: a file has the whole new content, or stays unchanged.
 
 use alloc::{
     string::{String, ToString as _},
@@ -23,23 +23,23 @@ const MAX_LINKS: usize = 40;
 #[error("{}: {source}", path.display())]
 #[non_exhaustive]
 pub struct WriteError {
-    /// The file, as the caller named it.
+    /// The file, as named by the caller.
     pub path: PathBuf,
-    /// The error of the file system.
+    /// The file system's error.
     pub source: io::Error,
 }
 
 /// Writes a file.
 ///
 /// - A regular file is replaced at once, and keeps its mode. If anything fails, a full disk
-///   included, the old file is untouched.
+///   included, the old file stays unchanged.
 /// - Through a symbolic link, the file behind the link is replaced; the link stays.
 /// - A device, a pipe, and a descriptor such as `/dev/stdout` are written into.
 ///
 /// # Errors
 ///
 /// [`WriteError`] if the folder is missing, the file may not be written, or the file system
-/// refuses it.
+/// refuses.
 ///
 /// ```
 /// let folder = tempfile::tempdir()?;
@@ -53,13 +53,13 @@ pub fn write_file(path: impl AsRef<Path>, content: &[u8]) -> Result<(), WriteErr
     write_files(&[(path.as_ref(), content)])
 }
 
-/// Writes several files as [`write_file`] does, the content of all of them before the first
-/// regular file is replaced.
+/// Writes several files as [`write_file`] does. The content of all files is written before the
+/// first regular file is replaced.
 ///
 /// # Errors
 ///
-/// [`WriteError`] for the first file that fails. If that is for lack of room or of a folder,
-/// no regular file has been replaced.
+/// [`WriteError`] for the first file that fails. If room or a folder is missing, no regular file
+/// has been replaced.
 ///
 /// ```
 /// let folder = tempfile::tempdir()?;
@@ -99,7 +99,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// Content that is ready to appear at its place.
 #[allow(clippy::large_enum_variant, reason = "there are a few of them at a time")]
 enum Staged<'a> {
-    /// Written to disk beside the file that it replaces, under no name or a temporary one.
+    /// Content on disk beside the file to replace, without a name or with a temporary name.
     File { target: FileTarget, content: &'a [u8], written: Written },
     /// To be written into something that is no regular file.
     Stream { file: File, content: &'a [u8] },
@@ -115,7 +115,7 @@ struct FileTarget {
 
 /// Content on disk.
 enum Written {
-    /// A file that disappears if the process is killed before it has a name.
+    /// A nameless file, which disappears if the process is killed.
     #[cfg(target_os = "linux")]
     Nameless(File),
     /// A file that is removed when dropped.
@@ -123,7 +123,7 @@ enum Written {
 }
 
 impl<'a> Staged<'a> {
-    /// Writes content to disk, or opens the stream to write it into.
+    /// Writes content to disk, or opens the stream to write into.
     fn new(path: &Path, content: &'a [u8]) -> io::Result<Self> {
         let target = match fs::metadata(path) {
             Ok(there) => {
@@ -153,7 +153,7 @@ impl<'a> Staged<'a> {
 }
 
 impl FileTarget {
-    /// Returns the folder of the file.
+    /// Returns the file's folder.
     fn folder(&self) -> &Path {
         folder_of(&self.path)
     }
@@ -175,13 +175,13 @@ impl FileTarget {
         #[cfg(unix)]
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o666);
         #[cfg(unix)]
-        builder.permissions(permissions); // less those that the process masks
+        builder.permissions(permissions); // less the bits that the process masks
         let mut file = builder.prefix(&self.prefix()).suffix(".tmp").tempfile_in(self.folder())?;
         self.fill(file.as_file_mut(), content)?;
         Ok(file)
     }
 
-    /// Writes content with the mode and owner of the old file.
+    /// Writes content with the old file's mode and owner.
     fn fill(&self, file: &mut File, content: &[u8]) -> io::Result<()> {
         file.write_all(content)?;
         if let Some(old) = &self.old {
@@ -198,7 +198,8 @@ impl FileTarget {
             Written::Named(file) => file,
             #[cfg(target_os = "linux")]
             Written::Nameless(file) => {
-                // A new file gets its name in one call, which a killed process made or did not.
+                // A new file gets its name in one call, so that a killed process leaves a whole
+                // file or none.
                 if self.old.is_none() && linux::name(&file, &self.path).is_ok() {
                     return Ok(());
                 }
@@ -212,10 +213,10 @@ impl FileTarget {
         named.into_temp_path().persist(&self.path).map_err(|error| error.error)
     }
 
-    /// Gives a file a temporary name beside the file that it replaces.
+    /// Gives a file a temporary name beside the file to replace.
     ///
-    /// All writers of a file share one such name. A process that is killed after this call leaves
-    /// the name behind, and the next writer of the file removes it.
+    /// All writers of a file share one temporary name. A process that is killed after this call
+    /// leaves the name behind, and the next writer removes the name.
     #[cfg(target_os = "linux")]
     fn name_beside(&self, file: &File) -> io::Result<TempPath> {
         let mut shared = self.prefix();
@@ -234,7 +235,7 @@ impl FileTarget {
     /// Returns how temporary names begin.
     fn prefix(&self) -> std::ffi::OsString {
         let mut prefix = std::ffi::OsString::from(".");
-        // Names have at most 255 bytes, and the temporary one is longer.
+        // Names have at most 255 bytes, and the temporary name is longer.
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         prefix.push(name.chars().take(40).collect::<String>());
         prefix.push(".");
@@ -247,7 +248,7 @@ impl FileTarget {
 fn open_stream(path: &Path, there: &Metadata) -> io::Result<Option<File>> {
     match descriptor(path) {
         #[cfg(unix)]
-        // The same position as that of the descriptor: the next print goes behind this.
+        // The stream has the descriptor's position: the next print goes behind this content.
         Some(Descriptor { own: true, number: 1 }) => {
             use std::os::fd::AsFd as _;
             Ok(Some(io::stdout().as_fd().try_clone_to_owned()?.into()))
@@ -263,7 +264,7 @@ fn open_stream(path: &Path, there: &Metadata) -> io::Result<Option<File>> {
     }
 }
 
-/// An open file of a running process, as `/proc` shows it.
+/// An open file of a running process, as in `/proc`.
 struct Descriptor {
     own: bool,
     number: u32,
@@ -309,7 +310,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Gives a file the owner of the old one, as far as the process may.
+/// Gives a file the old file's owner, as far as the process may.
 #[cfg(unix)]
 fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, fchown};
@@ -322,8 +323,8 @@ fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Files that have no name until they are whole: a process that is killed while it writes leaves
-/// nothing behind.
+/// Files without a name until they are whole: a process that is killed while writing leaves nothing
+/// behind.
 #[cfg(target_os = "linux")]
 mod linux {
     use alloc::format;
@@ -347,9 +348,9 @@ mod linux {
         Ok(linkat(CWD, entry(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// Locks a file and gives it a name that a killed process may have left behind.
+    /// Locks a file and gives the file a name that a killed process may have left behind.
     ///
-    /// The lock ends with the process. So a file of that name that nobody has locked belongs to no
+    /// The lock ends with the process. So a file with that name and without a lock belongs to no
     /// running writer, and is removed.
     pub(super) fn claim(file: &File, path: &Path) -> io::Result<()> {
         flock(file, FlockOperation::NonBlockingLockExclusive)?;
@@ -360,7 +361,7 @@ mod linux {
         let flags = flags.bits().cast_signed();
         let left = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         flock(&left, FlockOperation::NonBlockingLockExclusive)?;
-        // Its writer may have renamed it, and another one taken the name, before it was locked.
+        // Before the lock, the writer may have renamed the file, and another writer taken the name.
         let [held, there] = [left.metadata()?, fs::symlink_metadata(path)?];
         if !there.is_file() || (held.dev(), held.ino()) != (there.dev(), there.ino()) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -405,7 +406,7 @@ mod tests {
         write_file(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert!(!left.exists());
-        // The temporary name of a running writer, and a link, stay.
+        // The temporary name of a running writer stays, and so does a link.
         let running = File::create(&left).unwrap();
         rustix::fs::flock(&running, rustix::fs::FlockOperation::LockExclusive).unwrap();
         write_file(&path, b"newer").unwrap();
@@ -426,7 +427,7 @@ mod tests {
         let left = folder.path().join(".plan.json.arenaplan.tmp");
         fs::write(&left, "whole").unwrap();
         write_file(&path, b"new").unwrap();
-        // Only a writer that takes the temporary name removes what is there.
+        // Only a writer that takes the temporary name removes the old file with that name.
         assert_eq!((fs::read(&path).unwrap(), left.exists()), (b"new".to_vec(), true));
         write_file(&path, b"newer").unwrap();
         assert!(!left.exists());

@@ -13,24 +13,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Error, Result, quoted};
 
-/// Files larger than this are refused: a plan takes some 200 bytes per value.
+/// Larger files are refused: a plan takes some 200 bytes per value.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// One kind of JSON file, and the errors of files that are not of this kind.
+/// A kind of JSON file, and the errors for files of other kinds.
 pub(crate) struct Form {
     /// Name in the field `format`.
     pub(crate) format: &'static str,
-    /// The version that this crate writes, and the only one it reads.
+    /// The version that this crate writes, and the only version that this crate reads.
     pub(crate) version: u32,
-    /// Returns the error of text with so many bytes, more than the limit.
+    /// Returns the error for text with so many bytes, more than the limit.
     pub(crate) too_large: fn(bytes: u64, limit: u64) -> Error,
-    /// Returns the error of text that is damaged.
+    /// Returns the error for damaged text.
     pub(crate) corrupt: fn(reason: String) -> Error,
-    /// Returns the error of text of another version.
+    /// Returns the error for text with another version.
     pub(crate) other_version: fn(reason: String) -> Error,
 }
 
-/// The format and version that text says it has, beside any other fields.
+/// The stated format and version of a text, beside any other fields.
 #[derive(Default, Deserialize)]
 struct Head {
     format: Option<String>,
@@ -73,7 +73,7 @@ impl Form {
         Ok(())
     }
 
-    /// Refuses fields that are unknown, and not of other programs: names of those begin with `x-`.
+    /// Refuses unknown fields, except other programs' fields, whose names begin with `x-`.
     pub(crate) fn check_fields(&self, extra: &BTreeMap<String, IgnoredAny>) -> Result<()> {
         match extra.keys().find(|name| !name.starts_with("x-")) {
             Some(name) => {
@@ -85,7 +85,7 @@ impl Form {
     }
 }
 
-/// Returns a document as one line of JSON.
+/// Returns a document as a single line of JSON.
 pub(crate) fn to_text(document: &impl Serialize) -> String {
     let mut text = serde_json::to_string(document).expect("numbers and text become JSON");
     text.push('\n');

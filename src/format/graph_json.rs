@@ -1,7 +1,8 @@
 //! Graphs as JSON, published as [`graph_schema`].
 //!
-//! The text is untrusted: it is read once, with a limit, into typed fields, and the graph is built
-//! and validated like any other. The digest in the file is compared with that of the graph.
+//! The text is untrusted: the text is read once, with a limit, into typed fields, and the graph is
+//! built and validated like any other graph. The digest in the file is compared with the graph's
+//! digest.
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
@@ -25,7 +26,7 @@ use crate::graph::{
 };
 use crate::pack::Space;
 
-/// The version of graph files that this crate writes, and the only one it reads.
+/// The version of graph files that this crate writes, and the only version that this crate reads.
 pub const GRAPH_VERSION: u32 = 1;
 
 const FORM: Form = Form {
@@ -36,13 +37,13 @@ const FORM: Form = Form {
     other_version: |reason| Error::GraphVersion { reason },
 };
 
-/// Most steps of work that the effects of a graph may take to compare with operands.
+/// Most steps of work to compare a graph's effects with operands.
 ///
-/// Effects of a node name operands by position, and some are compared with each other. A
+/// A node's effects name operands by position, and some effects are compared with each other. A
 /// concatenation of ten thousand operands takes some ten thousand steps.
 const MAX_WORK: usize = 1 << 28;
 
-/// Returns the JSON Schema (draft 2020-12) of graph files.
+/// Returns the JSON Schema (draft 2020-12) for graph files.
 ///
 /// ```
 /// assert!(arenaplan::format::graph_schema().contains("\"in_place\""));
@@ -71,7 +72,7 @@ pub(crate) struct GraphDocument {
     write_backs: Vec<WriteBackRow>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     checksum: String,
-    /// Fields of others; by convention their names begin with `x-`.
+    /// Other programs' fields; by convention, names begin with `x-`.
     #[serde(flatten, skip_serializing)]
     extra: BTreeMap<String, IgnoredAny>,
 }
@@ -237,19 +238,17 @@ fn default_spaces() -> Vec<SpaceRow> {
 impl Graph {
     /// Returns the graph as JSON text: the same graph always gives the same bytes.
     ///
-    /// The text has everything that a planner reads, operators with their attributes, and no
-    /// weights. A [grouped](Self::grouped)
-    /// graph is written too, but [`from_json`](Self::from_json) refuses it: only a planner makes
-    /// values inside of groups.
+    /// The text has everything that a planner reads, operators with attributes, and no weights. A
+    /// [grouped](Self::grouped) graph is written too, but [`from_json`](Self::from_json) refuses
+    /// such a text: only a planner makes values inside groups.
     #[must_use]
     pub fn to_json(&self) -> String {
         to_text(&GraphDocument::of(self))
     }
 
-    /// Returns the graph that JSON text holds.
+    /// Returns the graph in a JSON text.
     ///
-    /// A file that another program wrote may leave out `digest` and `checksum`; both are compared
-    /// where they are there.
+    /// Other programs may leave out `digest` and `checksum`; present fields are compared.
     ///
     /// # Errors
     ///
@@ -257,7 +256,7 @@ impl Graph {
     /// - [`Error::GraphVersion`] if the version is not [`GRAPH_VERSION`], or a field is unknown.
     /// - [`Error::GraphCorrupt`] if the text is not JSON, a field is missing, twice there, or of
     ///   the wrong type, or digest or checksum do not fit.
-    /// - As [`GraphBuilder::build`](crate::GraphBuilder::build), if the values and nodes are no
+    /// - As [`GraphBuilder::build`](crate::GraphBuilder::build), if the values and nodes make no
     ///   valid graph.
     /// - [`Error::OutOfMemory`] if there is not enough memory to read the text.
     ///
@@ -302,14 +301,14 @@ impl Graph {
 }
 
 impl GraphDocument {
-    /// Returns the document of a graph, with its digest and checksum.
+    /// Returns the document for a graph, with digest and checksum.
     pub(crate) fn of(graph: &Graph) -> Self {
         let mut document = Self { digest: graph.digest(), ..Self::unsealed(graph) };
         document.checksum = checksum(&document);
         document
     }
 
-    /// Returns the document of a graph without digest and checksum.
+    /// Returns the document for a graph without digest and checksum.
     pub(crate) fn unsealed(graph: &Graph) -> Self {
         Self {
             format: FORM.format.into(),
@@ -590,12 +589,12 @@ impl WorkspaceRow {
     }
 }
 
-/// Returns an alignment, or an error that names `what` it is of.
+/// Returns an alignment, or an error that names the owner by `what`.
 fn aligned(bytes: u64, what: impl Fn() -> String) -> Result<Alignment> {
     Alignment::new(bytes).map_err(|_| Error::InvalidAlignment { what: what(), bytes })
 }
 
-/// Returns a position among operands as it is written: valid graphs have fewer than 2^32.
+/// Returns an operand position for a file: valid graphs have fewer than 2^32.
 fn small(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }
@@ -604,7 +603,7 @@ fn all_small(positions: &[usize]) -> Vec<u32> {
     positions.iter().map(|&position| small(position)).collect()
 }
 
-/// Returns a position among operands as it was read.
+/// Returns an operand position from a file.
 fn large(position: u32) -> usize {
     usize::try_from(position).unwrap_or(usize::MAX)
 }

@@ -17,7 +17,7 @@ use crate::plan::{Hazard, Hazards};
 const FORMAT: &str = "arenaplan-hazards";
 const VERSION: u32 = 1;
 
-/// Most steps of a file: positions have 32 bits.
+/// Most steps in a file: positions have 32 bits.
 const MOST_STEPS: u64 = 1 << 32;
 
 /// Returns the JSON Schema (draft 2020-12) of hazards.
@@ -56,15 +56,15 @@ impl Hazards {
         to_text(&document)
     }
 
-    /// Returns the hazards that JSON text holds. They are trusted only after
+    /// Returns the hazards in a JSON text. Hazards are trusted only after
     /// [`Plan::check_hazards`](crate::Plan::check_hazards).
     ///
     /// # Errors
     ///
     /// - [`Error::PlanTooLarge`] if the text is longer than 1 GiB.
-    /// - [`Error::PlanVersion`] if the version is another.
-    /// - [`Error::PlanCorrupt`] if the text is no hazards, an edge does not lead from a step to a
-    ///   later one, or one is there twice.
+    /// - [`Error::PlanVersion`] if the text has another version.
+    /// - [`Error::PlanCorrupt`] if the text holds no hazards, or an edge does not lead to a later
+    ///   step or comes twice.
     pub fn from_json(text: &[u8]) -> Result<Self> {
         let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
         if bytes > MAX_FILE_BYTES {
@@ -80,8 +80,8 @@ impl Hazards {
             let reason = format!("the hazards are of version {}", document.version);
             return Err(Error::PlanVersion { reason });
         }
-        // Each step but the first few has an edge in any file that is not absurd; a table is made
-        // of all of them.
+        // In a sensible file each step but the first few has an edge; the table has an entry for
+        // every step.
         let most = MOST_STEPS.min(bytes.saturating_mul(1024));
         let steps = usize::try_from(document.steps).ok().filter(|_| document.steps <= most);
         let steps = steps.ok_or_else(|| corrupt(format!("it has {} steps", document.steps)))?;

@@ -1,8 +1,8 @@
 //! Plans as JSON, published as [`plan_schema`].
 //!
-//! The text is untrusted: it is read once, with a limit, into typed fields, and users of the plan
-//! call [`Plan::check`]. The checksum tells damage from contradiction; it is no protection against
-//! an attacker, who can recompute it.
+//! The text is untrusted: the text is read once, with a limit, into typed fields, and users of the
+//! plan call [`Plan::check`]. The checksum distinguishes damage from contradiction, and does not
+//! protect against an attacker, who can recompute the checksum.
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
@@ -26,11 +26,11 @@ use crate::plan::{
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-/// The version of plan files that this crate writes, and the only one it reads.
+/// The version of plan files that this crate writes, and the only version that this crate reads.
 pub const PLAN_VERSION: u32 = 1;
 
-/// Values of a graph, at most, for each place and operand that a plan names: constants and values inside of
-/// fused groups have neither.
+/// Most graph values per place and operand that a plan names: constants and values inside fused
+/// groups have neither.
 const VALUES_PER_NAMED: usize = 1024;
 
 const FORM: Form = Form {
@@ -41,7 +41,7 @@ const FORM: Form = Form {
     other_version: |reason| Error::PlanVersion { reason },
 };
 
-/// Returns the JSON Schema (draft 2020-12) of plan files.
+/// Returns the JSON Schema (draft 2020-12) for plan files.
 ///
 /// ```
 /// assert!(arenaplan::format::plan_schema().contains("\"arena_bytes\""));
@@ -82,7 +82,7 @@ pub(crate) struct PlanDocument {
     workspaces: Vec<WorkspacePlacement>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     checksum: String,
-    /// Fields of others; by convention their names begin with `x-`.
+    /// Other programs' fields; by convention, names begin with `x-`.
     #[serde(flatten, skip_serializing)]
     extra: BTreeMap<String, IgnoredAny>,
 }
@@ -112,8 +112,8 @@ impl Plan {
         FORM.parse::<PlanDocument>(text)?.into_plan()
     }
 
-    /// Refuses a plan that contradicts itself, so that its tables and sums can be used before the plan is
-    /// checked against a graph: to report, compare or draw the plan.
+    /// Refuses a plan that contradicts itself, so that tables and sums can be used before the plan
+    /// is checked against a graph: to report, compare or draw the plan.
     fn check_form(&self) -> Result<()> {
         let fail = |reason: String| Err(corrupt(reason));
         let values = self.placements.windows(2).all(|pair| pair[0].value < pair[1].value);
@@ -195,7 +195,7 @@ impl Plan {
         file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
 
-    /// Reads a plan from a file; call [`check`](Self::check) before using it.
+    /// Reads a plan from a file; call [`check`](Self::check) before using the plan.
     ///
     /// # Errors
     ///
@@ -207,14 +207,14 @@ impl Plan {
 }
 
 impl PlanDocument {
-    /// Returns the document of a plan, with its checksum.
+    /// Returns the document for a plan, with a checksum.
     pub(crate) fn of(plan: &Plan) -> Self {
         let mut document = Self::unsealed(plan);
         document.checksum = checksum(&document);
         document
     }
 
-    /// Returns the document of a plan without its checksum.
+    /// Returns the document for a plan without a checksum.
     pub(crate) fn unsealed(plan: &Plan) -> Self {
         Self {
             format: FORM.format.into(),

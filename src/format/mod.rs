@@ -1,5 +1,5 @@
-//! Files: graphs, plans and hazards as JSON, plans alone or several in one arena, problems as CSV; and their
-//! writer.
+//! Files: graphs, plans and hazards as JSON, plans alone or several in one arena, problems as CSV;
+//! and the file writer.
 
 mod attribute_json;
 #[cfg(feature = "std")]
@@ -34,7 +34,7 @@ pub use names::Names;
 
 use crate::base::{Error, Result, hexadecimal};
 
-/// Bytes of memory per byte of text: lists of short lists take most.
+/// Bytes of memory per byte of text: lists with short lists take most.
 const MEMORY_PER_BYTE: usize = 16;
 
 /// Refuses to read `bytes` of text if the memory for the result cannot be allocated now.

@@ -14,7 +14,7 @@ use core::fmt;
 pub struct Names {
     /// All names, one directly behind the other.
     text: String,
-    /// End of each name in the text.
+    /// For each name: the end in the text.
     ends: Vec<usize>,
 }
 

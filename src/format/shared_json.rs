@@ -68,7 +68,7 @@ impl SharedPlan {
         to_text(&document)
     }
 
-    /// Returns the plans that JSON text holds; call [`check`](Self::check) before using them.
+    /// Returns the plans in a JSON text; call [`check`](Self::check) before using the plans.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl SharedPlan {
         file::write_file(path, self.to_json().as_bytes()).map_err(|error| error.source)
     }
 
-    /// Reads plans from a file; call [`check`](Self::check) before using them.
+    /// Reads plans from a file; call [`check`](Self::check) before using the plans.
     ///
     /// # Errors
     ///

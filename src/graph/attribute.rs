@@ -1,30 +1,30 @@
-//! Attributes: what a kernel must know of an operator besides its operands.
+//! Attributes: properties that a kernel must know besides the operands.
 
 use alloc::{string::String, vec::Vec};
 
-/// A property of an operator, such as the strides of a convolution.
+/// An operator's property, such as convolution strides.
 ///
-/// Only kernels read attributes. No plan depends on one, so attributes are no part of a
-/// [digest](crate::Graph::digest). An attribute is written to files as the JSON value that it
-/// looks like: a number with a fraction or an exponent is real, and every other number is whole.
+/// Only kernels read attributes. No plan depends on attributes, so a [digest](crate::Graph::digest)
+/// leaves attributes out. An attribute is written to files as the JSON value with the same look: a
+/// number with a fraction or an exponent is real, and every other number is whole.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Attribute {
     /// A whole number, or a truth value as 0 or 1.
     Integer(i64),
-    /// A real number; it must be finite.
+    /// A real number, which must be finite.
     Real(f64),
     /// Text.
     Text(String),
-    /// Whole numbers. A list without elements always is one of whole numbers.
+    /// Whole numbers. A list without elements always counts as whole numbers.
     Integers(Vec<i64>),
-    /// Real numbers, each of them finite.
+    /// Real numbers, each finite.
     Reals(Vec<f64>),
     /// Texts.
     Texts(Vec<String>),
-    /// The operator has the attribute, and its value is of another kind: a tensor, a graph, a
+    /// The operator has the attribute with a value that a graph cannot hold: a tensor, a graph, a
     /// number that is not finite. Files say `null`. A kernel that needs the value cannot run; the
-    /// default of an absent attribute would be wrong.
+    /// default for an absent attribute would be wrong.
     Omitted,
 }
 
@@ -56,7 +56,7 @@ impl Attribute {
         }
     }
 
-    /// Returns the list of whole numbers.
+    /// Returns the list if the elements are whole numbers.
     #[must_use]
     pub fn as_integers(&self) -> Option<&[i64]> {
         match self {
@@ -65,7 +65,7 @@ impl Attribute {
         }
     }
 
-    /// Returns the list of real numbers, which may have no elements.
+    /// Returns the list if the elements are real numbers; may be empty.
     #[must_use]
     pub fn as_reals(&self) -> Option<&[f64]> {
         match self {
@@ -75,7 +75,7 @@ impl Attribute {
         }
     }
 
-    /// Returns the list of texts, which may have no elements.
+    /// Returns the list if the elements are texts; may be empty.
     #[must_use]
     pub fn as_texts(&self) -> Option<&[String]> {
         match self {
@@ -85,7 +85,7 @@ impl Attribute {
         }
     }
 
-    /// Returns the attribute with the one form of lists without elements.
+    /// Returns the attribute with the single form for empty lists.
     pub(super) fn settled(self) -> Self {
         match self {
             Self::Reals(list) if list.is_empty() => Self::Integers(Vec::new()),

@@ -10,7 +10,7 @@ use crate::graph::{
 };
 use crate::pack::Space;
 
-/// Collects values and nodes, and makes a valid [`Graph`] of them.
+/// Collects values and nodes for a valid [`Graph`].
 ///
 /// Nodes may be added in any order, and may read values that are produced by nodes
 /// added later.
@@ -52,12 +52,12 @@ impl GraphBuilder {
         }
     }
 
-    /// Declares which part of the model the graph has: the whole model unless it is declared.
+    /// Declares the part of the model in the graph; by default the whole model.
     pub fn set_covers(&mut self, covers: Covers) {
         self.covers = covers;
     }
 
-    /// Replaces space 0, which values live in unless they say otherwise.
+    /// Replaces space 0, where values live by default.
     pub fn set_default_space(&mut self, space: Space) {
         self.spaces[0] = space;
     }
@@ -85,11 +85,11 @@ impl GraphBuilder {
         self.outputs.push(value);
     }
 
-    /// Declares that `value` replaces the input or state `into` at its address: donation.
+    /// Declares that `value` replaces the input or state `into` at the same address: donation.
     ///
-    /// The two have one address in every plan. The previous content of `into` is gone when the
-    /// producer of `value` runs, so the producer runs after all other nodes that read this content,
-    /// and may read the content itself only where the effects let `value` take over `into`. After
+    /// Both values have one address in every plan. The previous content of `into` is gone when the
+    /// producer of `value` runs, so the producer runs after all other nodes that read this content.
+    /// The producer may read the content only where the effects let `value` take over `into`. After
     /// the run, `into` has the bytes of `value`.
     ///
     /// ```
@@ -119,9 +119,10 @@ impl GraphBuilder {
     /// - [`Error::DuplicateProducer`] if a value is produced twice, or is an input,
     ///   constant or state and produced too.
     /// - [`Error::UndefinedValue`] if an operand or output is not there or is never produced.
-    /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if
-    ///   a node's effects do not fit its operands.
-    /// - [`Error::InvalidWriteBack`] if a value cannot replace an input or state at its address.
+    /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if a node's
+    ///   effects do not fit the operands.
+    /// - [`Error::InvalidWriteBack`] if a value cannot replace an input or state at the same
+    ///   address.
     /// - [`Error::InvalidAttribute`] if an attribute is a number that is not finite, or has no name.
     /// - [`Error::GraphCycle`] if nodes depend on each other in a circle.
     pub fn build(self) -> Result<Graph> {
@@ -255,8 +256,8 @@ fn check_operands(
     Ok(())
 }
 
-/// Drops permissions for an output in place of a smaller input: an operator may permit what the sizes
-/// of its operands rule out.
+/// Drops permissions for an output in place of a smaller input: an operator may permit pairs that
+/// the operand sizes rule out.
 fn drop_larger(node: &mut Node, values: &[Value]) {
     let bytes =
         |operand: Option<Option<ValueId>>| operand.flatten().map(|id| values[id.index()].bytes);
@@ -319,7 +320,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
             ));
         }
     }
-    // Views of an output's bytes, to see that no two contradict each other.
+    // Views by output bytes, to refuse views that contradict each other.
     let mut shown = HashMap::new();
     for view in &effects.views {
         if view.input >= node.inputs.len() || view.output >= node.outputs.len() {

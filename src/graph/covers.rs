@@ -1,4 +1,4 @@
-//! The part of a model that a graph has.
+//! The part of a model that is in a graph.
 
 use alloc::{
     format,
@@ -9,14 +9,14 @@ use core::fmt;
 
 use crate::base::{Error, Hasher, Result, quoted};
 
-/// Names that are shown of a list.
+/// Names that a message shows of a list.
 const MOST_SHOWN: usize = 3;
 
-/// The part of a model that a graph, and a plan of the graph, stand for.
+/// The part of a model that a graph, and a plan for the graph, stand for.
 ///
-/// An importer states it, the digest of the graph covers it, and a plan has that of its graph. The
-/// default is the whole model. The size of a part says nothing about the size of the model, so that
-/// nothing that answers for the model, such as a capacity, accepts a part.
+/// An importer states the part, the graph digest covers the statement, and a plan has the statement
+/// of its graph. The default is the whole model. The size of a part says nothing about the model's
+/// size, so no consumer that answers for the model, such as a capacity, accepts a part.
 ///
 /// ```
 /// use arenaplan::graph::Covers;
@@ -31,13 +31,13 @@ const MOST_SHOWN: usize = 3;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
 pub struct Covers {
-    /// Nodes that are not in the graph, since data decides sizes that they need.
+    /// Nodes that are not in the graph, because needed sizes depend on data.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub waiting: Vec<String>,
-    /// What decides those sizes, a sentence each.
+    /// The causes of those sizes, a sentence each.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub deciders: Vec<String>,
-    /// Name of the entry point of the model, if the model has several.
+    /// Name of the model's entry point, if the model has several.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "String::is_empty"))]
     pub signature: String,
     /// Names of the other entry points, which are not in the graph.
@@ -46,7 +46,7 @@ pub struct Covers {
 }
 
 impl Covers {
-    /// Returns whether this is the whole model.
+    /// Returns whether the graph has the whole model.
     pub const fn is_whole(&self) -> bool {
         self.waiting.is_empty() && self.others.is_empty()
     }
@@ -55,7 +55,7 @@ impl Covers {
     ///
     /// # Errors
     ///
-    /// [`Error::PartOfModel`] if this is not the whole model.
+    /// [`Error::PartOfModel`] if the graph has only a part of the model.
     pub fn require_whole(&self, model: &str) -> Result<()> {
         if self.is_whole() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Covers {
         Err(Error::PartOfModel { model: quoted(model), part: self.to_string() })
     }
 
-    /// Adds itself to a digest; the whole model adds nothing.
+    /// Adds the part to a digest; the whole model adds nothing.
     pub(super) fn hash(&self, hash: &mut Hasher) {
         if *self == Self::default() {
             return;
@@ -104,7 +104,7 @@ impl fmt::Display for Covers {
     }
 }
 
-/// Returns the first names of a list.
+/// Returns the first names in a list.
 fn listed(names: &[String]) -> String {
     let shown = names.iter().take(MOST_SHOWN).map(String::as_str);
     let rest = (names.len() > MOST_SHOWN).then_some("…");

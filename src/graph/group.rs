@@ -12,30 +12,30 @@ use alloc::{
 use crate::base::{Error, NodeId, Result, ValueId, gcd, quoted};
 use crate::graph::{Effects, Flow, Graph, InPlace, Node, ValueKind, Whole};
 
-/// A graph in which groups of nodes run as one.
+/// A graph with fused groups.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Grouped {
-    /// One node per group, and one for each node outside all groups. Values keep their ids; values
-    /// that never leave a group are of kind [`Inner`](ValueKind::Inner).
+    /// One node per group, and one per node outside all groups. Values keep their ids; values that
+    /// never leave a group have the kind [`Inner`](ValueKind::Inner).
     pub graph: Graph,
-    /// By node of that graph: the nodes that it stands for, in order. A node that
+    /// For each node of `graph`: the represented nodes, in order. A node that
     /// [repeats](crate::graph::Effects::repeats) may be in several groups, and alone besides.
     pub members: Vec<Vec<NodeId>>,
 }
 
 impl Graph {
-    /// Returns the graph in which each of `groups` is one node.
+    /// Returns the graph in which each group in `groups` is a node.
     ///
-    /// A group names its nodes in execution order. The last one runs where it ran, and the
-    /// others with it: all that the group reads must last until then. What the others make
-    /// is read inside of the group only, and made piece by piece as [`Flow`] permits; each
-    /// piece goes through the whole group before the next. The group's output may
-    /// therefore take over an input that all of its nodes need only piece by piece.
+    /// A group names its nodes in execution order. All nodes run at the place of the last node, so
+    /// all inputs of the group must last until then. The other nodes' outputs are read inside the
+    /// group only, and made piece by piece as [`Flow`] permits; each piece goes through the whole
+    /// group before the next piece. The group's output may therefore take over an input that all
+    /// nodes need only piece by piece.
     ///
-    /// A node that [repeats](crate::graph::Effects::repeats) may be in several groups: it runs
-    /// again in each. It runs alone, too, if a node outside of those groups reads its output; only
-    /// then is that output ever in memory.
+    /// A node that [repeats](crate::graph::Effects::repeats) may be in several groups: the node
+    /// runs again in each group. The node runs alone, too, if a node outside those groups reads the
+    /// output; only then is the output ever in memory.
     ///
     /// # Errors
     ///
@@ -65,10 +65,10 @@ impl Graph {
         self.grouped_in_strips(groups, &[])
     }
 
-    /// Returns the graph in which each of `groups` is one node, as [`grouped`](Self::grouped)
-    /// does. Groups that end with one of the nodes in `strips` run strip by strip: some rows of the
-    /// output at a time, made through the whole group from the rows of the inputs under its
-    /// [`Window`](crate::graph::Window)s. Such an output takes over no input.
+    /// Returns the graph in which each group in `groups` is a node, as [`grouped`](Self::grouped)
+    /// does. Groups that end with a node in `strips` run strip by strip: some output rows at a
+    /// time, made through the whole group from the input rows under each
+    /// [`Window`](crate::graph::Window). Such an output takes over no input.
     ///
     /// # Errors
     ///
@@ -158,24 +158,25 @@ impl Graph {
     }
 }
 
-/// The fused groups of a graph.
+/// A graph's fused groups.
 struct Grouping<'a> {
     graph: &'a Graph,
-    /// By value: the nodes that name it. A node that reads only the shape of a value must run
-    /// after the producer, too, and so be in the group or not at all.
+    /// For each value: the nodes that name the value. A node that reads only a value's shape must
+    /// run after the producer, too, and so be in the group or not at all.
     users: Vec<Vec<NodeId>>,
     membership: Membership,
-    /// By node: whether it puts its output into memory.
+    /// For each node: whether the output is put into memory.
     stored: Vec<bool>,
 }
 
 /// The groups that each node is in.
 struct Membership {
-    /// By node: the position of one of the groups of several nodes that it is in.
+    /// For each node: the index of one group that contains the node, among groups with several
+    /// nodes.
     first: Vec<Option<usize>>,
-    /// Nodes in several groups, with the positions of the other ones.
+    /// Nodes in several groups, with the indices of the other groups.
     others: BTreeMap<NodeId, Vec<usize>>,
-    /// By node: the position of the group of several nodes that it ends.
+    /// For each node: the index of the group that the node ends, among groups with several nodes.
     ends: Vec<Option<usize>>,
 }
 
@@ -184,7 +185,7 @@ impl Membership {
         let count = graph.nodes.len();
         let (mut first, mut ends) = (vec![None; count], vec![None; count]);
         let mut others: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
-        // By node: the last group that it was found in.
+        // For each node: the last group in which the node was found.
         let mut seen: Vec<Option<usize>> = vec![None; count];
         for (index, group) in groups.iter().enumerate() {
             for &node in group {
@@ -213,12 +214,12 @@ impl Membership {
         Ok(Self { first, others, ends })
     }
 
-    /// Returns the position of the group that a node ends.
+    /// Returns the index of the group that a node ends.
     fn ends(&self, id: NodeId) -> Option<usize> {
         self.ends[id.index()]
     }
 
-    /// Iterates over the positions of the groups that a node is in.
+    /// Iterates over the indices of the groups that contain a node.
     fn of(&self, id: NodeId) -> impl Iterator<Item = usize> + '_ {
         let others = self.others.get(&id).into_iter().flatten().copied();
         self.first[id.index()].into_iter().chain(others)
@@ -230,8 +231,8 @@ impl Membership {
             || self.others.get(&id).is_some_and(|others| others.contains(&group))
     }
 
-    /// Returns, by node, whether it puts its output into memory: it ends a group or runs alone. A
-    /// node that repeats runs alone beside its groups if its output is read without it.
+    /// Returns for each node whether the output is put into memory: the node ends a group or runs
+    /// alone. A repeated node runs alone beside its groups if the output is read elsewhere.
     fn stored(&self, graph: &Graph, users: &[Vec<NodeId>], groups: &[Vec<NodeId>]) -> Vec<bool> {
         let mut stored = vec![false; graph.nodes.len()];
         for &id in graph.order.iter().rev() {
@@ -243,7 +244,7 @@ impl Membership {
         stored
     }
 
-    /// Returns whether a run of a reader, in a group or alone, has the node not beside it.
+    /// Returns whether a run of a reader, in a group or alone, lacks the node.
     fn is_read_alone(
         &self,
         graph: &Graph,
@@ -321,7 +322,7 @@ impl Grouping<'_> {
             in_place: in_place
                 .map(|(input, _)| InPlace { input, output: 0, identity: false })
                 .collect(),
-            // A node in several steps has its scratch memory in the one that it ends.
+            // A node in several steps has scratch memory in the step that the node ends.
             workspaces: group
                 .iter()
                 .filter(|&&id| id == sink_id || !self.runs_again(id))
@@ -347,13 +348,13 @@ impl Grouping<'_> {
         })
     }
 
-    /// Returns the operands of a group from outside, in order, and the number of pieces in which
-    /// the group can run; `None` if it cannot run piece by piece. Of a value that a member makes, `maker`
-    /// is the place of the member.
+    /// Returns a group's operands from outside, in order, and the number of pieces in which the
+    /// group can run; `None` if the group cannot run piece by piece. `maker` is the place of the
+    /// member that makes a value.
     ///
-    /// Walks from the last node backwards. A node is *in step* if each of its readers needs the
-    /// piece that is being made. Otherwise it is applied to operands that another node loads, any
-    /// part at any time, and must be elementwise.
+    /// Walks from the last node backwards. A node is *in step* if each reader needs the piece that
+    /// is being made. Otherwise the node is applied to operands that another node loads, any part
+    /// at any time, and must be elementwise.
     fn reads(
         &self,
         index: usize,
@@ -405,12 +406,12 @@ impl Grouping<'_> {
         (pieces > 1 && stays).then_some((outside, pieces))
     }
 
-    /// Returns whether a member that does not end its group runs in other steps, too.
+    /// Returns whether a member that does not end the group runs in other steps, too.
     fn runs_again(&self, id: NodeId) -> bool {
         self.stored[id.index()] || self.membership.others.contains_key(&id)
     }
 
-    /// Returns whether the output of a node is needed outside of the group at a position.
+    /// Returns whether a node's output is needed outside the group at `index`.
     fn leaves(&self, index: usize, id: NodeId) -> bool {
         self.graph.node(id).produces().any(|(_, value)| {
             let mut users = self.users[value.index()].iter();
@@ -419,8 +420,8 @@ impl Grouping<'_> {
         })
     }
 
-    /// Returns the operands of a group from outside, in order, if the group can run strip by strip:
-    /// what a member makes is read through windows, and inside only.
+    /// Returns a group's operands from outside, in order, if the group can run strip by strip: a
+    /// member's output is read through windows, and inside only.
     fn reads_by_rows(
         &self,
         index: usize,
@@ -453,8 +454,8 @@ impl Grouping<'_> {
 }
 
 impl Node {
-    /// Returns how the node's only output can be made in pieces, if it can: a view of a whole
-    /// input is made byte by byte.
+    /// Returns the flow by which the node's only output can be made in pieces, if any: a view that
+    /// shows a whole input is made byte by byte.
     pub(crate) fn only_flow(&self, elements: impl Fn(ValueId) -> u64) -> Option<Flow> {
         let mut produced = self.produces();
         let (output, value) = produced.next()?;

@@ -41,7 +41,7 @@ pub use write_back::WriteBack;
 use crate::base::{Alignment, Error, Hasher, NodeId, Result, SpaceId, ValueId};
 use crate::pack::Space;
 
-/// A neural network as a planner sees it: immutable and valid.
+/// A neural network for the planner: immutable and valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     name: String,
@@ -56,18 +56,18 @@ pub struct Graph {
     sorted: bool,
 }
 
-/// A node that overwrites a state with the bytes of another value.
+/// A node that overwrites a state with another value's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The left side.
     pub state: ValueId,
     /// The right side.
     pub source: ValueId,
-    /// The result of the node: the new bytes of the state.
+    /// The node's result: the new bytes of the state.
     pub result: ValueId,
 }
 
-/// Two nodes that use the bytes of a state, which at least one of the nodes changes.
+/// Two nodes that use a state's bytes, at least one of which changes the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateConflict {
     pub(crate) state: ValueId,
@@ -83,12 +83,12 @@ impl Graph {
         GraphBuilder::new(name)
     }
 
-    /// Returns the name of the model, for people.
+    /// Returns the model name, for people.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the part of the model that the graph has.
+    /// Returns the part of the model in the graph.
     pub const fn covers(&self) -> &Covers {
         &self.covers
     }
@@ -173,7 +173,7 @@ impl Graph {
     }
 
     /// Returns pairs of nodes whose order must stay, because both use a state and at least one node
-    /// writes the state. The first node of a pair comes first in the graph's own order.
+    /// writes the state. The first node in a pair comes first in the graph's own order.
     ///
     /// A node that mutates a state depends on every node that reads the previous content of that
     /// state.
@@ -251,9 +251,9 @@ impl Graph {
 
     /// Returns the assignment that `node` performs, if any.
     ///
-    /// An assignment mutates one state without reading it, and has an in-place *identity* pair
-    /// from another operand of the state's size to its result. So the state has the operand's
-    /// bytes from then on.
+    /// An assignment mutates one state without reading the state. The effects have an in-place
+    /// *identity* pair from another operand of the state's size to the result. So the state has the
+    /// operand's bytes from then on.
     pub fn assignment(&self, node: NodeId) -> Option<Assignment> {
         let node = self.node(node);
         let effects = node.effects();
@@ -298,13 +298,13 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Returns a copy of the graph with pinned values: each lies at the given offset of the space, in
-    /// bytes. The pin of a value without bytes has no effect.
+    /// Returns a copy of the graph with pinned values: each value lies at the given offset in its
+    /// space, in bytes. A pin has no effect if the value has no bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`] if there is no such value. Pins that contradict each other or an
-    /// alignment are refused by the planner.
+    /// [`Error::InvalidOption`] if no such value exists. The planner refuses pins that contradict
+    /// each other or an alignment.
     ///
     /// # Examples
     ///
@@ -330,7 +330,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Returns a copy of the graph with both.
+    /// Returns a copy of the graph with workspaces and staging.
     pub(crate) fn with_scratch_of(
         &self,
         workspaces: Vec<(NodeId, Vec<Workspace>)>,
@@ -367,7 +367,7 @@ impl Graph {
 
     /// Returns a copy of the graph with other spaces, in which `home` puts values.
     ///
-    /// Outputs of the nodes in `apart` take over no input.
+    /// Outputs of nodes in `apart` take over no input.
     pub(crate) fn with_spaces(
         &self,
         spaces: Vec<Space>,
@@ -388,9 +388,10 @@ impl Graph {
     /// Returns the SHA-256, in hexadecimal, of everything that a plan depends on:
     /// names, sizes, kinds, operands, effects, order and outputs.
     ///
-    /// The digest does not cover constant data: other weights of the same shape make the same plan. The
-    /// digest does not cover operators and attributes, which decide what kernels compute; files that hold
-    /// attributes have a checksum. The digest does not cover workspaces, which belong to an executor.
+    /// The digest does not cover constant data: other weights with the same shape make the same
+    /// plan. Operators and attributes, which decide what kernels compute, are not covered; files
+    /// that hold attributes have a checksum. Workspaces, which belong to an executor, are not
+    /// covered.
     pub fn digest(&self) -> String {
         let mut hash = Hasher::new();
         hash.count(self.spaces.len());
@@ -461,7 +462,7 @@ impl Graph {
         }
         hash.count(self.outputs.len());
         self.outputs.iter().for_each(|output| hash.count(output.index()));
-        // Digests of graphs without windows are those of before there were any.
+        // Graphs without windows keep the digest from before windows existed.
         for (index, node) in self.nodes.iter().enumerate() {
             for window in &node.effects.windows {
                 hash.count(index);
@@ -482,7 +483,7 @@ impl Graph {
                 hash.count(index);
             }
         }
-        // The same for costs, pure nodes and write-backs: each list ends with a number of its own.
+        // The same for costs, pure nodes and write-backs: each list ends with a distinct number.
         let extras: [(u64, Vec<[u64; 2]>); 3] = [
             (u64::MAX - 1, self.list(|node| (node.cost > 0).then_some(node.cost))),
             (u64::MAX - 2, self.list(|node| node.effects.pure.then_some(1))),

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::Attribute;
 use crate::base::{Alignment, NodeId, ValueId};
 
-/// Permission for an output to take over the bytes of an input.
+/// Permission for an output to take over an input's bytes.
 ///
 /// The node must read the input elementwise: when the node writes byte *i*, every read of byte *i* is
 /// done. A permission for an output with more bytes than the input has no effect: a built graph drops
@@ -30,7 +30,7 @@ pub enum Whole {
     Output,
 }
 
-/// An output that shows bytes of an input unchanged, or the reverse.
+/// An output that shows an input's bytes unchanged, or the reverse.
 ///
 /// Views are permissions: a planner may share the bytes; otherwise the node copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,13 +39,13 @@ pub struct View {
     pub input: usize,
     /// Position among the node's outputs.
     pub output: usize,
-    /// First byte of the smaller value inside the larger one.
+    /// First byte of the smaller value inside the larger value.
     pub offset: u64,
     /// Which operand is the larger.
     pub whole: Whole,
 }
 
-/// One size of a workspace that a node can work with.
+/// A size of a workspace that a node can work with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// Size in bytes.
@@ -56,11 +56,11 @@ pub struct Choice {
 
 /// An output that a node can make piece by piece and never needs whole.
 ///
-/// Cut the output, and each input in `follows`, into `pieces` equal runs of neighboring bytes: for piece
-/// *i* of the output the node needs piece *i* of these inputs, and all other inputs whole. An
-/// elementwise node has as many pieces as elements and follows the full-size operands. A matrix product
-/// has one piece per row and follows the left operand. A convolution can make any piece, but follows
-/// nothing.
+/// Cut the output, and each input in `follows`, into `pieces` equal runs of neighboring bytes: for
+/// piece *i* of the output the node needs piece *i* of these inputs, and all other inputs whole. An
+/// elementwise node has as many pieces as elements and follows the full-size operands. A matrix
+/// product has one piece per row and follows the left operand. A convolution can make any piece,
+/// but follows nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// Position among the node's outputs.
@@ -86,21 +86,21 @@ pub struct Overlap {
     pub distance: u64,
 }
 
-/// A sliding window: some rows of the output depend on some rows of an input.
+/// A sliding window: some output rows depend on some input rows.
 ///
-/// Rows are the indices of one dimension of both operands. Output rows *a* up to *b* depend on the
-/// input rows from ⌊(*a* · `stride` − `before`) / `scale`⌋ up to and with
-/// ⌊((*b* − 1) · `stride` − `before` + `extent` − 1) / `scale`⌋, as far as the input has these rows. A
-/// convolution has the kernel's stride, padding and dilated height, and scale 1. An elementwise node
-/// has extent 1 and stride 1. A node that repeats every row has extent 1, stride 1, and the number of
-/// repetitions as scale. An input without a window is needed whole.
+/// Rows are the indices of one dimension in both operands. Output rows *a* up to *b* depend on the
+/// input rows from ⌊(*a* · `stride` − `before`) / `scale`⌋ up to and with ⌊((*b* − 1) · `stride` −
+/// `before` + `extent` − 1) / `scale`⌋, as far as the input has these rows. A convolution has the
+/// kernel's stride, padding and dilated height, and scale 1. An elementwise node has extent 1 and
+/// stride 1. A node that repeats every row has extent 1, stride 1, and the number of repetitions as
+/// scale. An input without a window is needed whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// Position among the node's inputs.
     pub input: usize,
     /// Position among the node's outputs.
     pub output: usize,
-    /// The dimension of the rows.
+    /// The dimension that counts rows.
     pub axis: usize,
     /// Rows under the window, from the first to the last.
     pub extent: u64,
@@ -108,7 +108,7 @@ pub struct Window {
     pub stride: u64,
     /// Rows by which the first window begins before the input, which may be negative.
     pub before: i64,
-    /// Steps of the window in one row of the input.
+    /// Window steps per input row.
     pub scale: u64,
 }
 
@@ -146,9 +146,9 @@ impl Window {
 /// Memory effects of a node. By default, a node reads every input and writes every output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
-    /// Outputs that may take over the bytes of an input that dies.
+    /// Outputs that may take over a dying input's bytes.
     pub in_place: Vec<InPlace>,
-    /// Outputs that show bytes of an input, or inputs that are pieces of an output.
+    /// Outputs that show an input's bytes, or inputs that are pieces of an output.
     pub views: Vec<View>,
     /// Outputs that the node can make in pieces, for fusion.
     pub flows: Vec<Flow>,
@@ -161,23 +161,24 @@ pub struct Effects {
     /// Outputs whose rows need only some rows of inputs, so that the node can run strip by strip in a
     /// group.
     pub windows: Vec<Window>,
-    /// Positions of inputs of which the node reads the shape alone.
+    /// Positions of inputs whose shape alone is read.
     pub ignores: Vec<usize>,
-    /// Positions of inputs that the node writes; each must be a state.
+    /// Positions of inputs that the node writes; each input must be a state.
     pub mutates: Vec<usize>,
     /// Whether the node may run again in each fused group that reads the output. Then memory keeps the
     /// inputs from the first reader to the last, in place of the output. Meant for cheap nodes whose inputs
     /// are smaller than the output. Such a node has one output, mutates nothing and reads no state, so
     /// every run makes equal bytes.
     pub repeats: bool,
-    /// Whether every run of the node on equal operands makes equal bytes and has no other effect.
-    /// A plan may run a pure node again as a separate step in place of keeping an output. A node that
-    /// draws random numbers without a key, or does input or output, is not pure. The default is `false`.
+    /// Whether every run on equal operands makes equal bytes and has no other effect. A plan may
+    /// run a pure node again as a separate step instead of keeping an output. A node that draws
+    /// random numbers without a key, or does input or output, is not pure. The default is `false`.
     pub pure: bool,
     /// Scratch buffers, each with one or several sizes to choose from.
     pub workspaces: Vec<Workspace>,
-    /// Scratch buffers in place of `workspaces` if the output overlaps an input; a piece of the output
-    /// waits there. `None` if the sizes are not known: then plans with workspaces have no such overlap.
+    /// Scratch buffers in place of `workspaces` if the output overlaps an input; a piece of the
+    /// output waits there. `None` if the sizes are unknown: then plans with workspaces have no such
+    /// overlap.
     pub staging: Option<Vec<Workspace>>,
 }
 
@@ -188,16 +189,16 @@ impl Effects {
     }
 }
 
-/// Scratch bytes of a node, needed during the step only.
+/// A node's scratch bytes, needed during the step only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workspace {
     /// Sizes that the node can work with: one size or more.
     pub choices: Vec<Choice>,
-    /// Alignment of the workspace's offset, in bytes.
+    /// Alignment of the workspace's offset in bytes.
     pub alignment: Alignment,
 }
 
-/// An operator of a graph.
+/// An operator in a graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub(super) name: String,
@@ -215,7 +216,7 @@ pub struct Node {
 impl Node {
     /// Returns a node called `name` without operands.
     ///
-    /// `op` is for people and kernels; the planner never looks at it.
+    /// `op` is for people and kernels; the planner never reads the operator.
     #[must_use]
     pub fn new(name: impl Into<String>, op: impl Into<String>) -> Self {
         Self {
@@ -243,7 +244,7 @@ impl Node {
         self
     }
 
-    /// Adds an attribute of the operator, or replaces the attribute with this name.
+    /// Adds an attribute, or replaces the attribute with this name.
     ///
     /// ```
     /// use arenaplan::Node;
@@ -258,7 +259,7 @@ impl Node {
         self.with_attributes([(name.into(), value.into())])
     }
 
-    /// Adds attributes of the operator by name.
+    /// Adds attributes by name.
     #[must_use]
     pub fn with_attributes(
         mut self,
@@ -286,7 +287,7 @@ impl Node {
         self
     }
 
-    /// Sets the other effects of the node on memory.
+    /// Sets the node's other effects on memory.
     #[must_use]
     pub fn with_effects(mut self, effects: Effects) -> Self {
         self.effects = effects;
@@ -329,7 +330,7 @@ impl Node {
         self
     }
 
-    /// Lets rows of an output depend on some rows of an input alone.
+    /// Lets output rows depend on some rows of an input alone.
     #[must_use]
     pub fn window(mut self, window: Window) -> Self {
         self.effects.windows.push(window);
@@ -351,8 +352,9 @@ impl Node {
         self
     }
 
-    /// Sets the run cost, in work units that all nodes of the graph share: the larger of floating-point
-    /// operations and 8 times the moved bytes, or a measured time. 0 stands for an unknown cost.
+    /// Sets the run cost, in a work unit that all nodes in the graph share: the larger of
+    /// floating-point operations and 8 times the moved bytes, or a measured time. 0 stands for an
+    /// unknown cost.
     #[must_use]
     pub fn with_cost(mut self, cost: u64) -> Self {
         self.cost = cost;
@@ -379,12 +381,12 @@ impl Node {
         &self.name
     }
 
-    /// Returns the name of the operator, for people and kernels.
+    /// Returns the operator name, for people and kernels.
     pub fn op(&self) -> &str {
         &self.op
     }
 
-    /// Returns the name of the operator set; empty for the default set of the model format.
+    /// Returns the name of the operator set; empty for the model format's default set.
     pub fn domain(&self) -> &str {
         &self.domain
     }
@@ -394,14 +396,14 @@ impl Node {
         self.version
     }
 
-    /// Returns the attributes of the operator, by name.
+    /// Returns the operator's attributes by name.
     ///
     /// Attributes are for kernels. A plan does not depend on attributes.
     pub const fn attributes(&self) -> &BTreeMap<String, Attribute> {
         &self.attributes
     }
 
-    /// Returns the attribute called `name`, if the node has it.
+    /// Returns the attribute called `name`, if the node has such an attribute.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.get(name)
     }
@@ -416,17 +418,17 @@ impl Node {
         &self.outputs
     }
 
-    /// Returns the value read at `position`, if there is one.
+    /// Returns the value read at `position`, if any.
     pub fn input(&self, position: usize) -> Option<ValueId> {
         self.inputs.get(position).copied().flatten()
     }
 
-    /// Returns the value written at `position`, if there is one.
+    /// Returns the value written at `position`, if any.
     pub fn output(&self, position: usize) -> Option<ValueId> {
         self.outputs.get(position).copied().flatten()
     }
 
-    /// Returns the effects of the node on memory.
+    /// Returns the node's effects on memory.
     pub const fn effects(&self) -> &Effects {
         &self.effects
     }
@@ -442,7 +444,7 @@ impl Node {
         self.effects.pure || self.effects.repeats
     }
 
-    /// Returns the nodes that must run before, besides the producers of inputs.
+    /// Returns the nodes that must run before, besides the input producers.
     pub fn control_dependencies(&self) -> &[NodeId] {
         &self.after
     }

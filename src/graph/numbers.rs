@@ -1,20 +1,20 @@
-//! The numbers of a graph: graphs of one model for several shapes often differ in nothing else.
+//! A graph's numbers: graphs for several shapes of one model often differ in numbers alone.
 
 use alloc::format;
 
 use super::{Graph, Workspace, builder};
 use crate::base::{Error, Number, Result, quoted};
 
-/// One size of a workspace.
+/// A size of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkspaceChoice {
-    /// Position of the node.
+    /// Node index.
     pub(crate) node: usize,
-    /// Whether the workspace is one of the node's staging buffers.
+    /// Whether the workspace is a staging buffer.
     pub(crate) is_staging: bool,
     /// Position among the workspaces.
     pub(crate) slot: usize,
-    /// Position among the sizes of the workspace.
+    /// Index among the workspace's sizes.
     pub(crate) choice: usize,
 }
 
@@ -23,13 +23,13 @@ pub(crate) struct WorkspaceChoice {
 pub(crate) enum GraphNumber {
     /// A dimension of a value.
     Dim { value: usize, axis: usize },
-    /// First byte of a view of a node.
+    /// First byte of a node's view.
     Offset { node: usize, view: usize },
-    /// Number of pieces of a flow of a node.
+    /// Number of pieces in a node's flow.
     Pieces { node: usize, flow: usize },
-    /// Distance of an overlap of a node.
+    /// Distance of a node's overlap.
     Distance { node: usize, overlap: usize },
-    /// Cost of one run of a node.
+    /// Run cost of a node.
     Work { node: usize },
     /// Bytes of a workspace.
     Bytes(WorkspaceChoice),
@@ -65,15 +65,14 @@ impl Graph {
         }
     }
 
-    /// Derives the bytes of values from their shapes, and refuses numbers that contradict each
-    /// other.
+    /// Derives value sizes from shapes, and refuses numbers that contradict each other.
     ///
     /// Operands, names and the order do not depend on numbers, and are not examined again.
     ///
     /// # Errors
     ///
-    /// [`Error::SizeOverflow`], and those of
-    /// [`GraphBuilder::build`](crate::GraphBuilder::build) about effects.
+    /// [`Error::SizeOverflow`], and the errors about effects that
+    /// [`GraphBuilder::build`](crate::GraphBuilder::build) returns.
     pub(crate) fn settle(&mut self) -> Result<()> {
         for value in &mut self.values {
             let Some(bytes) = value.dtype.array_bytes(&value.shape) else {
@@ -89,7 +88,7 @@ impl Graph {
     }
 }
 
-/// Calls `edit` with every number of some workspaces of a node.
+/// Calls `edit` with every number in some workspaces of a node.
 fn edit_workspaces(
     node: usize,
     is_staging: bool,

@@ -8,13 +8,13 @@ use crate::graph::{Graph, Overlap, Value};
 impl Graph {
     /// Returns the inputs that the output of `node` may overlap, each with the least distance.
     ///
-    /// Of a [`Flow`](crate::graph::Flow) in *n* pieces of *a* bytes, and of *b* bytes of an input that
-    /// it follows: after piece *i*, *(i + 1) a* bytes are written, and bytes from *(i + 1) b* on
-    /// are still needed, unless it was the last piece. A piece is written after all of it was
-    /// made, so how many are made at once does not matter.
+    /// For a [`Flow`](crate::graph::Flow) in *n* pieces, with *a* output bytes and *b* followed
+    /// input bytes per piece: after piece *i*, *(i + 1) a* bytes are written, and bytes from *(i +
+    /// 1) b* on are still needed, unless piece *i* was the last. A piece is written after the whole
+    /// piece was made, so the number of pieces made at once does not matter.
     ///
-    /// A node with several outputs, or one that mutates a state, has no such inputs: which
-    /// output is made when is not known.
+    /// A node with several outputs, or a node that mutates a state, has no such inputs: the order
+    /// in which outputs are made is unknown.
     ///
     /// ```
     /// use arenaplan::graph::Overlap;
@@ -66,7 +66,8 @@ impl Graph {
     }
 }
 
-/// Returns the size of one of `pieces` equal pieces of a value, if it is whole bytes.
+/// Returns the size of a piece if a value is cut into `pieces` equal pieces and that size is whole
+/// bytes.
 fn piece_bytes(value: &Value, pieces: u64) -> Option<u64> {
     let elements = value.elements()?.checked_div(pieces)?;
     let bits = elements.checked_mul(value.dtype().bits())?;

@@ -5,22 +5,23 @@ use alloc::{vec, vec::Vec};
 use crate::base::NodeId;
 use crate::graph::Graph;
 
-/// Most entries of the table that [`Reachability`] keeps: 256 MiB.
+/// Most table entries in a [`Reachability`]: 256 MiB.
 const MOST_ENTRIES: usize = 1 << 26;
 
-/// The reachability relation of a graph: pairs of nodes that run in this sequence in every order
-/// that the graph permits.
+/// The reachability relation of a graph: pairs of nodes that run in this sequence in every
+/// permitted order.
 ///
-/// Nodes are cut into chains in which each depends on the one before. For every node and
-/// chain one number is kept: how many nodes of the chain come before the node. That takes
-/// `O(n · chains)` time and memory; real networks have few chains. Where the table would
-/// be larger than 256 MiB the shortest chains are left out, and nothing is claimed of
-/// their nodes.
+/// Nodes are cut into chains in which each node depends on the previous node. The table has for
+/// every node and chain the number of chain nodes that come before the node. The table takes
+/// `O(n · chains)` time and memory; real networks have few chains. If the table would be larger
+/// than 256 MiB the shortest chains are left out, and nothing is claimed about nodes in those
+/// chains.
 #[derive(Clone, Debug)]
 pub struct Reachability {
-    /// By node: its chain (`chains` or more if the node is in none) and its position in the chain.
+    /// For each node: the chain (`chains` or more if the node is in no chain) and the position in
+    /// the chain.
     place: Vec<(usize, u32)>,
-    /// By node, then chain: how many nodes of the chain come before it.
+    /// For each node, then chain: the number of chain nodes before the node.
     before: Vec<u32>,
     chains: usize,
     descendants: Vec<u32>,
@@ -76,7 +77,7 @@ impl Reachability {
         self.descendants[node.index()]
     }
 
-    /// Counts, for every node, the nodes whose rows say that it comes before them.
+    /// Counts for every node the rows that have the node before another node.
     fn count_descendants(&self, nodes: usize) -> Vec<u32> {
         let mut lengths = vec![0; self.chains];
         for &(chain, _) in self.place.iter().filter(|(chain, _)| *chain < self.chains) {
@@ -107,7 +108,7 @@ impl Reachability {
     }
 }
 
-/// Returns the position of a pair whose second node may run before the first, if there is one.
+/// Returns the index of a pair whose second node may run before the first, if any.
 ///
 /// Walks the graph once for 64 nodes that come first: `O(nodes / 64 · edges)` time.
 pub(crate) fn unordered(graph: &Graph, pairs: &[(NodeId, NodeId)]) -> Option<usize> {
@@ -119,7 +120,7 @@ pub(crate) fn unordered(graph: &Graph, pairs: &[(NodeId, NodeId)]) -> Option<usi
     while let Some(&lowest) = open.first() {
         let lowest = pairs[lowest].0.index();
         let batch = open.partition_point(|&at| pairs[at].0.index() < lowest + 64);
-        // By node: the nodes of the batch from which a path leads to it, one bit each.
+        // For each node: the nodes in the batch from which a path leads to the node, one bit each.
         let mut reached = vec![0_u64; graph.nodes().len()];
         for &id in graph.order() {
             let own = id.index().checked_sub(lowest).filter(|&bit| bit < 64);

@@ -6,25 +6,25 @@ use alloc::{vec, vec::Vec};
 use crate::base::{NodeId, ValueId};
 use crate::graph::{Graph, ValueKind};
 
-/// Pairs of a node that may run again and a reader that reads its output from memory all the same.
+/// Pairs of a node that may run again and a reader that still reads the node's output from memory.
 pub(crate) type Stored = BTreeSet<(NodeId, NodeId)>;
 
-/// A graph in which each reader of a node that [repeats](crate::graph::Effects::repeats) has a copy
-/// of the node for itself. It serves to find groups and is never planned.
+/// A graph in which each reader of a node that [repeats](crate::graph::Effects::repeats) has a
+/// separate copy of the node. The graph serves to find groups and is never planned.
 pub(crate) struct Repeated {
     pub(crate) graph: Graph,
-    /// By node of that graph: the node that it is, or is a copy of.
+    /// For each node of `graph`: the original node.
     pub(crate) origin: Vec<NodeId>,
 }
 
 impl Graph {
-    /// Returns whether a node could run again for each of its readers.
+    /// Returns whether a node could run again for each reader.
     pub(crate) fn has_repeats(&self) -> bool {
         self.nodes.iter().any(|node| node.effects.repeats)
     }
 
-    /// Returns the graph in which each reader of a node that repeats has a copy of the node for
-    /// itself, but for the readers in `stored`; `None` if too many nodes are copied.
+    /// Returns the graph in which each reader of a repeating node has a separate copy of the node,
+    /// except readers in `stored`; `None` if too many nodes are copied.
     ///
     /// A reader that is copied counts once per copy, so chains of such nodes are copied as a whole.
     pub(crate) fn repeated(&self, stored: &Stored) -> Option<Repeated> {
@@ -32,7 +32,7 @@ impl Graph {
         let mut graph = self.clone();
         let mut origin: Vec<NodeId> = (0..self.nodes.len()).map(NodeId::new).collect();
         let mut users = self.users();
-        // By node: its copies, which run at its place.
+        // For each node: the copies, which run at the node's place.
         let mut copies: Vec<Vec<NodeId>> = vec![Vec::new(); self.nodes.len()];
         for &id in self.order.iter().rev() {
             let node = self.node(id);
@@ -41,7 +41,7 @@ impl Graph {
             };
             let mut readers = core::mem::take(&mut users[value.index()]);
             readers.dedup();
-            // The node itself serves the outputs of the graph and the readers of its memory.
+            // The original node serves graph outputs and readers of the node's memory.
             let is_stored = |reader: &NodeId| stored.contains(&(id, origin[reader.index()]));
             let (kept, mut others): (Vec<_>, Vec<_>) = readers.into_iter().partition(is_stored);
             if kept.is_empty() && !self.outputs.contains(&value) && !others.is_empty() {

@@ -9,34 +9,34 @@ use crate::base::{Error, Execution, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{Graph, Node, Value, ValueKind};
 use crate::pack::Space;
 
-/// The operator of a node that copies a value to another memory.
+/// The operator for a node that copies a value to another memory.
 pub const TRANSFER: &str = "Transfer";
 
 /// The domain of [`TRANSFER`].
 pub const TRANSFER_DOMAIN: &str = "arenaplan";
 
-/// A graph in which each execution of a schedule is a node.
+/// A graph in which each execution in a schedule is a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scheduled {
-    /// The graph. The first execution of a node is the node itself; the second one of `n` is called
-    /// `n#2`, and its values `v#2`. These follow behind all others, in the order of the schedule.
+    /// The graph. The first execution of a node is the node itself; the second execution of `n` is
+    /// called `n#2`, and its values `v#2`. These follow behind all others, in schedule order.
     pub graph: Graph,
-    /// By node of that graph: of what it is an execution.
+    /// For each node of `graph`: the represented execution.
     pub origin: Vec<Execution>,
-    /// The executions, in the order of the schedule.
+    /// The executions in schedule order.
     pub order: Vec<NodeId>,
 }
 
 impl Graph {
-    /// Returns the graph in which each execution of `schedule` is a node, and each reader reads the
+    /// Returns the graph in which each execution in `schedule` is a node, and each reader reads the
     /// latest value that was made before.
     ///
-    /// Graph outputs, and values that are written back, are the latest ones, too.
+    /// Graph outputs, and values that are written back, are the latest values, too.
     ///
     /// # Errors
     ///
-    /// - [`Error::InvalidOption`] if a node does not run, runs before a value that it reads is there,
-    ///   or runs twice and is not [pure](crate::graph::Node::is_pure).
+    /// - [`Error::InvalidOption`] if a node does not run, runs before an operand is there, or runs
+    ///   twice and is not [pure](crate::graph::Node::is_pure).
     /// - As [`GraphBuilder::build`](crate::GraphBuilder::build).
     ///
     /// ```
@@ -64,19 +64,19 @@ impl Graph {
         self.scheduled_with(&schedule, None)
     }
 
-    /// Returns the graph in which each execution of `schedule` is a node, as
+    /// Returns the graph in which each execution in `schedule` is a node, as
     /// [`scheduled`](Self::scheduled) does, and values are copied to the memory `slow` and back.
     ///
-    /// The copy of a value `v` is called `v@slow`, by the name of the memory, which becomes the last
-    /// space of the graph. The nodes that copy have the operator [`TRANSFER`], the names `v.out` and
-    /// `v.in`, and as their cost that of the memory for each byte; the value that comes back is
-    /// called `v#in`. A value is copied out once; it may come back several times.
+    /// The copy of a value `v` is called `v@slow`, by the memory's name; the memory becomes the
+    /// last space of the graph. The copying nodes have the operator [`TRANSFER`] and the names
+    /// `v.out` and `v.in`, and cost as much per byte as the memory states. The value that comes
+    /// back is called `v#in`. A value is copied out once, and may come back several times.
     ///
     /// # Errors
     ///
     /// - As [`scheduled`](Self::scheduled).
     /// - [`Error::InvalidOption`] if a value is copied twice, back before it was copied, without a
-    ///   slow memory, is no result of a node, or is needed at the end of the run.
+    ///   slow memory, is not the result of a node, or is needed at the end of the run.
     ///
     /// ```
     /// use arenaplan::base::Execution;
@@ -130,13 +130,13 @@ struct Executions<'a> {
     nodes: Vec<Node>,
     origin: Vec<Execution>,
     order: Vec<NodeId>,
-    /// By node: how often it ran.
+    /// For each node: the number of runs.
     runs: Vec<u32>,
-    /// By value: the latest instance, if there is one.
+    /// For each value: the latest instance, if any.
     latest: Vec<Option<ValueId>>,
-    /// By value: its copy in the slow memory, if there is one.
+    /// For each value: the copy in the slow memory, if any.
     copies: Vec<Option<ValueId>>,
-    /// By value: whether it is needed at the end of the run.
+    /// For each value: whether the end of the run needs the value.
     kept: Vec<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Topological orders: testing one, and making a stable one.
+//! Tests topological orders, and makes a stable order.
 
 use alloc::collections::BinaryHeap;
 use alloc::{string::String, vec, vec::Vec};
@@ -7,8 +7,7 @@ use core::cmp::Reverse;
 use crate::base::{Error, NodeId, Result, quoted};
 use crate::graph::Node;
 
-/// Returns the dependencies of `node`: the producers of its operands, and its control
-/// dependencies.
+/// Returns the dependencies of `node`: operand producers and control dependencies.
 pub(super) fn dependencies<'a>(
     node: &'a Node,
     producers: &'a [Option<NodeId>],
@@ -17,7 +16,7 @@ pub(super) fn dependencies<'a>(
     data.chain(node.after.iter().copied())
 }
 
-/// Returns whether `order` runs every node once, each after its dependencies.
+/// Returns whether `order` runs every node once, after the node's dependencies.
 pub(super) fn is_topological(
     nodes: &[Node],
     producers: &[Option<NodeId>],
@@ -37,8 +36,8 @@ pub(super) fn is_topological(
     true
 }
 
-/// Returns a topological order that takes, of the nodes that could run next, the one
-/// that was added first.
+/// Returns a topological order. Among nodes that could run next, the node that was added first is
+/// taken.
 pub(super) fn stable_sort(nodes: &[Node], producers: &[Option<NodeId>]) -> Result<Vec<NodeId>> {
     let mut waiting = vec![0_usize; nodes.len()];
     let mut dependents = vec![Vec::new(); nodes.len()];
@@ -70,7 +69,7 @@ pub(super) fn stable_sort(nodes: &[Node], producers: &[Option<NodeId>]) -> Resul
 /// Returns the names of at most ten nodes on a cycle among those still waiting.
 fn cycle(nodes: &[Node], producers: &[Option<NodeId>], waiting: &[usize]) -> Vec<String> {
     const MOST: usize = 10;
-    // Every waiting node depends on a waiting node, so walking back must repeat one.
+    // Every waiting node depends on a waiting node, so walking back must repeat a node.
     let start = waiting.iter().position(|&count| count > 0).expect("some node waits");
     let mut place = vec![None; nodes.len()];
     let mut path = Vec::new();

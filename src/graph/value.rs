@@ -17,13 +17,13 @@ use crate::base::{Alignment, Error, MAX_BYTES, Result, SpaceId, quoted};
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum ValueKind {
-    /// The caller writes it before a run.
+    /// The caller writes the value before a run.
     Input,
     /// Constant data outside the arena, such as weights.
     Constant,
-    /// A node produces it.
+    /// A node produces the value.
     Activation,
-    /// A variable: keeps its bytes between runs, and nodes may mutate it.
+    /// A variable: the bytes survive between runs, and nodes may mutate the variable.
     State,
     /// A value inside a fused group: passed on piece by piece, never in the arena.
     /// Only [`Graph::grouped`](crate::Graph::grouped) makes such values.
@@ -57,10 +57,9 @@ impl FromStr for ValueKind {
     }
 }
 
-/// The type of a value's elements.
+/// An element type.
 ///
-/// The core only ever uses its [`bits`](Self::bits); the name is for people and
-/// for executors.
+/// The core uses only the [`bits`](Self::bits); the name is for people and executors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DType {
     name: &'static str,
@@ -109,12 +108,12 @@ dtypes! {
 }
 
 impl DType {
-    /// Returns the name, as numpy and `ml_dtypes` spell it.
+    /// Returns the name in the spelling of numpy and `ml_dtypes`.
     pub const fn name(self) -> &'static str {
         self.name
     }
 
-    /// Returns the size of one element in bits.
+    /// Returns the element size in bits.
     pub const fn bits(self) -> u64 {
         self.bits
     }
@@ -199,7 +198,7 @@ impl Value {
         Ok(Self { name, kind, dtype, shape, bytes, alignment, space, pin: None })
     }
 
-    /// Makes the value start at a multiple of `alignment`.
+    /// Sets the alignment: the value starts at a multiple of `alignment`.
     #[must_use]
     pub fn with_alignment(mut self, alignment: Alignment) -> Self {
         self.alignment = alignment;
@@ -230,7 +229,7 @@ impl Value {
         self.kind
     }
 
-    /// Returns the type of the elements.
+    /// Returns the element type.
     pub const fn dtype(&self) -> DType {
         self.dtype
     }
@@ -240,7 +239,7 @@ impl Value {
         &self.shape
     }
 
-    /// Returns the number of elements, or `None` if 64 bits cannot hold it.
+    /// Returns the element count, or `None` if the number exceeds 64 bits.
     pub fn elements(&self) -> Option<u64> {
         if self.shape.contains(&0) {
             return Some(0);
@@ -253,7 +252,7 @@ impl Value {
         self.bytes
     }
 
-    /// Returns the alignment of the value's offset, in bytes.
+    /// Returns the alignment of the value's offset in bytes.
     pub const fn alignment(&self) -> Alignment {
         self.alignment
     }
@@ -263,7 +262,7 @@ impl Value {
         self.space
     }
 
-    /// Returns the offset at which the value is fixed, if it is.
+    /// Returns the offset of a pinned value.
     pub const fn pin(&self) -> Option<u64> {
         self.pin
     }
@@ -275,7 +274,7 @@ impl Value {
     }
 }
 
-/// Returns the first dimensions of a shape as text.
+/// Returns the first dimensions in a shape as text.
 fn shown_shape(shape: &[u64]) -> String {
     const LONGEST: usize = 8;
     let dims: Vec<_> = shape.iter().take(LONGEST).map(u64::to_string).collect();

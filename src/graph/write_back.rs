@@ -1,4 +1,4 @@
-//! Values that replace an input or a state at its address: donation.
+//! Values that replace an input or a state at the same address: donation.
 
 use alloc::{format, vec, vec::Vec};
 
@@ -8,7 +8,7 @@ use crate::graph::{Node, Value, ValueKind, Whole};
 /// Most nodes that are visited to leave out edges that follow from others.
 const MOST_VISITED: usize = 1 << 26;
 
-/// A value that replaces an input or a state at its address.
+/// A value that replaces an input or a state at the same address.
 ///
 /// See [`GraphBuilder::add_write_back`](crate::GraphBuilder::add_write_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ impl WriteBack {
     }
 }
 
-/// Refuses values that cannot replace an input or state at its address.
+/// Refuses values that cannot replace an input or state at the same address.
 pub(super) fn check(
     write_backs: &[WriteBack],
     values: &[Value],
@@ -89,7 +89,7 @@ pub(super) fn check(
 /// Makes the producer of each value run after the nodes that read the previous content.
 ///
 /// Edges that follow from others are left out. Nodes that read views of the previous content run
-/// before, too, unless they need the value: then a plan copies the view.
+/// before, too, unless they need the new value: then a plan copies the view.
 ///
 /// # Errors
 ///
@@ -124,11 +124,11 @@ pub(super) fn order(
 
 /// The dependencies between nodes, in both directions.
 struct Edges {
-    /// By value: the nodes that read or mutate it.
+    /// For each value: the nodes that read or mutate the value.
     readers: Vec<Vec<NodeId>>,
     before: Vec<Vec<NodeId>>,
     after: Vec<Vec<NodeId>>,
-    /// By node: the number of the last walk that met it.
+    /// For each node: the number of the last walk that met the node.
     met: Vec<usize>,
     walks: usize,
     visited: usize,
@@ -160,7 +160,7 @@ impl Edges {
         Self { readers, before, after, met, walks: 0, visited: 0 }
     }
 
-    /// Makes `producer` run after `readers`, and returns those that need it.
+    /// Makes `producer` run after `readers`, and returns the readers that need the producer.
     fn add(&mut self, nodes: &mut [Node], readers: &[NodeId], producer: NodeId) -> Vec<NodeId> {
         let mut others: Vec<NodeId> =
             readers.iter().copied().filter(|&reader| reader != producer).collect();
@@ -186,7 +186,7 @@ impl Edges {
         descendants
     }
 
-    /// Meets the nodes that come before `start`, or those that come after.
+    /// Meets the nodes that come before `start`, or after `start`.
     fn walk(&mut self, start: NodeId, backwards: bool) {
         self.walks += 1;
         let edges = if backwards { &self.before } else { &self.after };
@@ -232,5 +232,5 @@ impl Edges {
     }
 }
 
-/// Most values that show bytes of one input or state.
+/// Most values that show the bytes of one input or state.
 const MOST_VIEWS: usize = 256;

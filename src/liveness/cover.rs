@@ -1,24 +1,24 @@
-//! The steps at which at least one of several live ranges is live.
+//! The steps that several live ranges cover.
 
 use alloc::{vec, vec::Vec};
 
 use crate::base::{LiveRange, Step};
 
-/// A changing collection of live ranges, as a segment tree over their ends.
+/// A changing live range collection, as a segment tree over range ends.
 ///
-/// Adding and removing one takes `O(log² n)` time for `n` ends, and each range of
-/// [`union`](Self::union) `O(log n)`, however many ranges it is made of.
+/// With `n` ends, adding or removing a live range takes `O(log² n)` time, and each range in the
+/// [`union`](Self::union) `O(log n)`, however many live ranges the union range joins.
 #[derive(Debug)]
 pub(super) struct Cover {
     /// All ends, ascending.
     ends: Vec<Step>,
-    /// By node of the tree: the ranges that cover all of it, but not all of its parent.
+    /// For each tree node: the ranges that cover the whole node, but not the whole parent.
     whole: Vec<u32>,
-    /// By node: which of its steps the ranges cover that are not larger than it.
+    /// For each tree node: the part of its steps that ranges within the node cover.
     share: Vec<Coverage>,
 }
 
-/// The steps of a node that are covered.
+/// A tree node's covered steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coverage {
     None,
@@ -27,7 +27,7 @@ enum Coverage {
 }
 
 impl Cover {
-    /// Returns no ranges; those that are added are some of `known`.
+    /// Returns an empty collection; only ranges in `known` can be added.
     pub(super) fn new(known: impl Iterator<Item = LiveRange>) -> Self {
         let mut ends: Vec<Step> = known.flat_map(|live| [live.start(), live.end()]).collect();
         ends.sort_unstable();
@@ -89,7 +89,7 @@ impl Cover {
     pub(super) fn union(&self) -> Vec<LiveRange> {
         let leaves = self.whole.len() / 2;
         let mut result: Vec<LiveRange> = Vec::new();
-        // Nodes to look at, with their first leaf and how many there are.
+        // Tree nodes to visit, with the first leaf and the number of leaves.
         let mut pending = vec![(1, 0, leaves)];
         while let Some((node, first, count)) = pending.pop() {
             match self.share[node] {
@@ -126,7 +126,7 @@ mod tests {
         let live = |start| LiveRange::new(start, start + 2).unwrap();
         let mut cover = Cover::new((0..63).map(live));
         (0..63).for_each(|start| cover.add(live(start)));
-        // The union of nested concatenations looks at the root alone, not at each of their steps.
+        // The union of nested concatenations visits the root alone, not each step.
         assert_eq!((cover.share[1], cover.whole[1]), (Coverage::All, 0));
         cover.remove(live(0));
         assert_eq!(cover.share[1], Coverage::Some);

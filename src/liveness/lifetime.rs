@@ -1,30 +1,31 @@
-//! Lifetimes: the live range of each value.
+//! Lifetimes: the live range by value.
 
 use alloc::{vec, vec::Vec};
 
 use crate::base::{LiveRange, NodeId, Step, ValueId};
 use crate::graph::{Graph, Reachability, ValueKind};
 
-/// The live range of every value, under one execution order.
+/// The live range of every value, for a given execution order.
 ///
-/// A value is live from the step that produces it until after the last step that
-/// reads its bytes. Graph inputs and states are live from step 0; graph outputs, values that are
-/// written back, states that no value replaces, and inputs that are to be preserved, until the end; a value without readers, for the
-/// one step that produces it.
+/// A value is live from the step that produces the value until after the last step that reads the
+/// value's bytes. Graph inputs and states are live from step 0. Graph outputs, values that are
+/// written back, states that no value replaces, and preserved inputs are live until the end. A
+/// value without readers is live for a single step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     live: Vec<Option<LiveRange>>,
     horizon: Step,
-    /// When several workers run the steps: the ends of the steps.
+    /// The step ends, if several workers run the steps.
     ends: Option<Ends>,
 }
 
-/// The ends of steps that run at the same time as others.
+/// The ends of steps that run at the same time as other steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ends {
-    /// By step: the first step that starts after this one has ended.
+    /// For each step: the first step that starts after the step has ended.
     until: Vec<Step>,
-    /// By value: the last two ends of steps that use it, with the step of the last one.
+    /// For each value: the last two ends among the steps that use the value, each with the last
+    /// such step.
     last: Vec<[(Step, Option<Step>); 2]>,
 }
 
@@ -49,7 +50,7 @@ impl Ends {
 }
 
 impl Lifetimes {
-    /// Returns the live ranges of `graph`'s values when it runs in `order`.
+    /// Returns the live ranges of values when `graph` runs in `order`.
     #[must_use]
     pub fn new(graph: &Graph, order: &[NodeId], preserve_inputs: bool) -> Self {
         let horizon = Step::at(order.len().max(1));
@@ -73,12 +74,11 @@ impl Lifetimes {
         Self { live: live.into_iter().map(|ends| ends.map(range)).collect(), horizon, ends: None }
     }
 
-    /// Returns the live ranges of `graph`'s values when several workers run it, and the steps of
-    /// `order` start in this order; `until` has, by step, the first step that starts after it has
-    /// ended.
+    /// Returns the live ranges of values when several workers run `graph`, and the steps start in
+    /// `order`. `until` has for each step the first step that starts after the step has ended.
     ///
-    /// A value is live until the first step that starts after all its readers have ended. So
-    /// values whose ranges are apart are apart in time.
+    /// A value is live until the first step that starts after all readers have ended. So values
+    /// with disjoint ranges are never needed at the same time.
     #[must_use]
     pub fn in_timetable(
         graph: &Graph,
@@ -118,8 +118,8 @@ impl Lifetimes {
         self.ends.as_ref().map_or(step.next(), |ends| ends.until[step.index()])
     }
 
-    /// Returns whether `step` is the last user of `value`, and all other users have ended when it
-    /// starts.
+    /// Returns whether `step` is the last user of `value`, and all other users have ended when
+    /// `step` starts.
     pub(crate) fn dies(&self, value: ValueId, step: Step) -> bool {
         let Some(live) = self.of(value) else { return false };
         let Some(ends) = &self.ends else { return live.end() == step.next() };
@@ -130,11 +130,11 @@ impl Lifetimes {
 
     /// Returns live ranges that hold in every order that the graph permits.
     ///
-    /// Step *k* stands for the *k*-th node to run, whichever it is. A node with *a* nodes
-    /// before it and *d* behind it in every order runs at a step in `[a, n - d)`. Two nodes
-    /// that may run in either order have such windows in common, or else the nodes before
-    /// the one and those behind the other were more than there are; so values whose ranges
-    /// made of windows are apart are apart in every order.
+    /// Step *k* stands for the *k*-th node to run. A node with *a* nodes before and *d* nodes
+    /// behind in every order runs at a step in `[a, n - d)`. Two nodes that may run in either order
+    /// have overlapping windows: otherwise the nodes before the first and behind the second would
+    /// be more than `n`. So values whose ranges, made of such windows, are disjoint are apart in
+    /// every order.
     #[must_use]
     pub fn in_every_order(graph: &Graph, reach: &Reachability, preserve_inputs: bool) -> Self {
         let horizon = Step::at(graph.order().len().max(1));
@@ -161,7 +161,7 @@ impl Lifetimes {
         Self { live: live.into_iter().map(|ends| ends.map(range)).collect(), horizon, ends: None }
     }
 
-    /// Returns when `value` is live, or `None` if it is a constant.
+    /// Returns the live range of `value`, or `None` for a constant.
     pub fn of(&self, value: ValueId) -> Option<LiveRange> {
         self.live[value.index()]
     }
@@ -172,7 +172,7 @@ impl Lifetimes {
     }
 }
 
-/// Returns the live ranges of values that no node produces, before any reader.
+/// Returns the live ranges of values without a producer, before any reader.
 fn supplied(graph: &Graph, preserve_inputs: bool, horizon: Step) -> Vec<Option<(Step, Step)>> {
     let start = Step::new(0);
     let first = Some((start, Step::new(1)));

@@ -1,8 +1,8 @@
 //! From a graph and an order to the buffers that a solver places.
 //!
-//! Three steps, each a pure function of the one before:
-//! [`Lifetimes`] says when each value is needed; [`AliasClasses`] says which values
-//! share their bytes; [`Liveness`] makes one buffer of each class.
+//! Three steps, each a pure function of the step before: [`Lifetimes`] gives each value a live
+//! range; [`AliasClasses`] finds the values that share bytes; [`Liveness`] makes a buffer for each
+//! class.
 
 mod alias;
 mod cover;
@@ -24,29 +24,28 @@ use crate::graph::{Graph, Reachability, WriteBack};
 use crate::pack::{Buffer, Part, Problem};
 use crate::plan::{InputMemory, OutputMemory, ShareRule};
 
-/// Rules and limits of [`Liveness`].
+/// Rules and limits for [`Liveness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct LivenessOptions {
-    /// Alignment of every offset, and of every size after rounding up.
+    /// Alignment of offsets; sizes are rounded up to the alignment.
     pub alignment: Alignment,
-    /// Whether an output may be all bytes of an input that it shows unchanged.
+    /// Whether an output may be all bytes of an input that the output shows unchanged.
     pub views: bool,
-    /// Whether values may be pieces of larger ones.
+    /// Whether values may be pieces of larger values.
     pub elision: bool,
-    /// Whether an output may take over the bytes of a dying input.
+    /// Whether an output may take over a dying input's bytes.
     pub in_place: bool,
-    /// Whether it may only if both have the same size.
+    /// Whether an output may take over only inputs of the same size.
     pub same_size: bool,
-    /// The memory of graph inputs, and whether outputs may take it over.
+    /// The memory for graph inputs, and whether outputs may take over that memory.
     pub inputs: InputMemory,
-    /// The memory of graph outputs.
+    /// The memory for graph outputs.
     pub outputs: OutputMemory,
     /// Whether graph inputs keep their bytes until the end.
     pub preserve_inputs: bool,
-    /// Whether the buffers must be apart in every order that the graph permits, not only in
-    /// the given one.
+    /// Whether the buffers must be apart in every permitted order, not only in the given order.
     pub parallel_safe: bool,
     /// Bytes that the default space holds, where the graph does not say.
     pub capacity: Option<u64>,
@@ -88,17 +87,17 @@ impl LivenessOptions {
     }
 }
 
-/// A workspace that a node was given one of its sizes for.
+/// A workspace with a chosen size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChosenWorkspace {
-    /// Node that works in it.
+    /// Node that works in the workspace.
     pub node: NodeId,
-    /// Whether the node needs it because its output overlaps an input.
+    /// Whether the node needs the workspace because the node's output overlaps an input.
     pub staging: bool,
     /// Position among the node's workspaces.
     pub slot: usize,
-    /// Position of the size among the workspace's choices.
+    /// Size index among the workspace's choices.
     pub choice: usize,
     /// Size in bytes.
     pub bytes: u64,
@@ -110,7 +109,7 @@ pub struct ChosenWorkspace {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Liveness {
-    /// Live ranges of the values.
+    /// Live ranges by value.
     pub lifetimes: Lifetimes,
     /// Values that share their bytes.
     pub classes: AliasClasses,
@@ -119,19 +118,19 @@ pub struct Liveness {
     pub problem: Problem,
     /// The workspaces behind the last buffers of the problem.
     pub workspaces: Vec<ChosenWorkspace>,
-    /// Reachability of nodes, if every order counts.
+    /// Node reachability, if every order counts.
     reach: Option<Reachability>,
 }
 
 impl Liveness {
-    /// Returns the buffers that `graph` needs when it runs in `order`.
+    /// Returns the buffers that `graph` needs when `graph` runs in `order`.
     ///
     /// `declined` names operands, by node and position in ascending order, that are copied instead
-    /// of being pieces of a concatenation.
+    /// of becoming pieces of a concatenation.
     ///
     /// # Errors
     ///
-    /// - [`Error::SizeOverflow`] if a size overflows when it is rounded up.
+    /// - [`Error::SizeOverflow`] if rounding up a size overflows.
     /// - [`Error::PinConflict`] if pinned values contradict each other.
     pub fn new(
         graph: &Graph,
@@ -147,8 +146,8 @@ impl Liveness {
         Self::from_classes(graph, options, lifetimes, classes, reach, workspaces)
     }
 
-    /// Returns the buffers without workspaces if outputs of the nodes `overlapped` overlap a
-    /// dying input, where they can.
+    /// Returns the buffers without workspaces if outputs of the nodes `overlapped` overlap a dying
+    /// input where possible.
     ///
     /// # Errors
     ///
@@ -163,8 +162,8 @@ impl Liveness {
         Self::with_lifetimes(graph, order, lifetimes, options, overlapped)
     }
 
-    /// Returns the buffers without workspaces if values live for other ranges than those of
-    /// `order`, such as those of a [timetable](Lifetimes::in_timetable).
+    /// Returns the buffers without workspaces for other live ranges than those of `order`, such as
+    /// a [timetable](Lifetimes::in_timetable).
     ///
     /// # Errors
     ///
@@ -264,12 +263,12 @@ impl Liveness {
         Ok(Self { lifetimes, classes, problem, workspaces, reach })
     }
 
-    /// Returns the buffer that `value` is in, or `None` if it is not in the arena.
+    /// Returns the buffer that contains `value`, or `None` if `value` is not in the arena.
     pub fn buffer_of(&self, value: ValueId) -> Option<BufferId> {
         self.classes.class_of(value).map(BufferId::new)
     }
 
-    /// Returns how many bytes of `space` are live at every step.
+    /// Returns the number of bytes in `space` that are live at every step.
     ///
     /// Saturates at [`MAX_BYTES`].
     pub fn profile(&self, space: SpaceId) -> Vec<u64> {
@@ -294,10 +293,10 @@ impl Liveness {
     }
 }
 
-/// Returns the buffer of a class, before it is given an alignment and a space.
+/// Returns the buffer for a class, before an alignment and a space are set.
 ///
-/// Its bytes are needed where and when a member is: wherever the members begin and end, a
-/// part of the buffer does.
+/// The buffer has a part for each distinct set of members: wherever a member begins or ends, so
+/// does a part.
 fn class_buffer(
     graph: &Graph,
     lifetimes: &Lifetimes,
@@ -312,7 +311,7 @@ fn class_buffer(
         let end = end.ok_or_else(|| Error::SizeOverflow { what: what() })?;
         let first = start - start % alignment.bytes();
         let live = lifetimes.of(id).unwrap_or(class.live);
-        // A value without bytes holds no line, wherever it is.
+        // A value without bytes holds no line at any place.
         let end = if value.bytes() == 0 { first } else { round_size(end, alignment, what)? };
         spans.push((first..end, live));
     }

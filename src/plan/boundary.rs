@@ -1,20 +1,20 @@
-//! The memory of graph inputs and outputs: the arena or the caller's buffers.
+//! The memory for graph inputs and outputs: the arena or the caller's buffers.
 
 use core::str::FromStr;
 
 use crate::base::{Error, Result};
 
-/// The memory of graph inputs.
+/// The memory for graph inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum InputMemory {
-    /// The arena. Bytes of an input are reused after its last reader, but no node writes its
-    /// result in place over an input.
+    /// The arena. An input's bytes are reused after the last reader, but no node writes its result
+    /// in place over an input.
     #[default]
     Inside,
-    /// The caller's: each input is in a read-only buffer of its own.
+    /// The caller's memory: each input is in a read-only buffer.
     Caller,
     /// The arena, and nodes may write their results over inputs in place.
     Reuse,
@@ -46,7 +46,7 @@ impl FromStr for InputMemory {
     }
 }
 
-/// The memory of graph outputs.
+/// The memory for graph outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -55,8 +55,8 @@ pub enum OutputMemory {
     /// The arena.
     #[default]
     Inside,
-    /// The caller's: each output is in a buffer of its own, which also holds the values that the
-    /// output takes over, shows, or is joined from.
+    /// The caller's memory: each output is in a separate buffer, which also holds the values that
+    /// the output takes over, shows, or is joined from.
     Caller,
 }
 

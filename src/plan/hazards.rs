@@ -1,4 +1,4 @@
-//! The dependencies between the steps of a plan, without those that follow from others.
+//! The dependencies between the steps of a plan, without implied dependencies.
 
 use alloc::collections::BinaryHeap;
 use alloc::{string::String, vec, vec::Vec};
@@ -7,9 +7,9 @@ use core::fmt;
 
 use crate::plan::Timetable;
 
-/// Why one step must wait for another.
+/// The reason why a step must wait for another step.
 ///
-/// A pair of steps may have several reasons. The kind is then the first of this list.
+/// A pair of steps may have several reasons. The kind is then the first in this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -53,20 +53,20 @@ impl fmt::Display for HazardKind {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Hazard {
-    /// Position of the step that waits.
+    /// The waiting step's index.
     pub after: u32,
-    /// Position of the step that it waits for.
+    /// The required earlier step's index.
     pub before: u32,
     /// The reason.
     pub kind: HazardKind,
 }
 
-/// The dependencies between the steps of a plan, transitively reduced: a runner that respects
-/// them may run the steps in any order, and at the same time.
+/// The dependencies between a plan's steps, transitively reduced. A runner that respects them may
+/// run the steps in any order, and at the same time.
 ///
-/// [`Plan::hazards`](crate::Plan::hazards) computes them,
-/// [`Plan::check_hazards`](crate::Plan::check_hazards) proves them. In a file they are trusted
-/// only after that.
+/// [`Plan::hazards`](crate::Plan::hazards) computes hazards,
+/// [`Plan::check_hazards`](crate::Plan::check_hazards) proves them. Hazards from a file are trusted
+/// only after that proof.
 ///
 /// ```
 /// use arenaplan::plan::HazardKind;
@@ -94,13 +94,13 @@ pub struct Hazards {
     pub(crate) digest: String,
     /// Ascending by later step, then by earlier step.
     edges: Vec<Hazard>,
-    /// By step, and once more behind the last: its first edge.
+    /// By step, and once more behind the last step: the index of the first edge.
     starts: Vec<usize>,
 }
 
 impl Hazards {
-    /// Returns edges as hazards of `steps` steps, sorted; `None` if an edge does not lead from a
-    /// step to a later one, or is there twice.
+    /// Returns edges as hazards for `steps` steps, sorted; `None` if an edge does not lead to a
+    /// later step, or is there twice.
     pub(crate) fn new(
         model: String,
         digest: String,
@@ -125,17 +125,17 @@ impl Hazards {
         Some(Self { model, digest, edges, starts })
     }
 
-    /// Returns the name of the model.
+    /// Returns the model name.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Returns the [digest](crate::Graph::digest) of the graph that was planned.
+    /// Returns the [digest](crate::Graph::digest) of the planned graph.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Returns the number of steps.
+    /// Returns the step count.
     pub fn steps(&self) -> usize {
         self.starts.len() - 1
     }
@@ -145,7 +145,7 @@ impl Hazards {
         &self.edges
     }
 
-    /// Returns the edges to a step: the steps that it waits for. Empty if there is no such step.
+    /// Returns the edges to a step: the steps that must end before. Empty if no such step exists.
     pub fn of(&self, step: usize) -> &[Hazard] {
         match (self.starts.get(step), self.starts.get(step + 1)) {
             (Some(&start), Some(&end)) => &self.edges[start..end],
@@ -153,7 +153,7 @@ impl Hazards {
         }
     }
 
-    /// Returns, by step, the steps that wait for it, ascending.
+    /// Returns for each step the dependent steps, ascending.
     pub fn dependents(&self) -> Vec<Vec<u32>> {
         let mut dependents = vec![Vec::new(); self.steps()];
         for edge in &self.edges {
@@ -162,10 +162,10 @@ impl Hazards {
         dependents
     }
 
-    /// Returns when the steps start if `workers` run them: each worker that is free takes the first
-    /// step in order of which all that it waits for have ended.
+    /// Returns the start times if `workers` run the steps: each free worker takes the first step in
+    /// order whose hazards have ended.
     ///
-    /// `costs` has the time of each step; a step without one takes no time.
+    /// `costs` has the time per step; a step without a cost takes no time.
     pub fn timetable(&self, costs: &[u64], workers: u32) -> Timetable {
         let steps = self.steps();
         let costs: Vec<u64> =
@@ -202,10 +202,10 @@ impl Hazards {
         Timetable { workers, costs, starts }
     }
 
-    /// Returns how long the steps take one after the other, and how long if each starts as soon
-    /// as those that it waits for have ended, on as many workers as there is work for.
+    /// Returns the serial time, and the time if each step starts as soon as its hazards have ended,
+    /// with unlimited workers.
     ///
-    /// `costs` has the time of each step; a step without one takes no time.
+    /// `costs` has the time per step; a step without a cost takes no time.
     ///
     /// ```
     /// # use arenaplan::{DType, Graph, Node, Planner, Value, ValueKind};
@@ -238,18 +238,18 @@ impl Hazards {
     }
 }
 
-/// The time of all steps together, and of the longest chain of steps that wait for each other.
+/// The total time of all steps, and the time of the longest chain with dependent steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CriticalPath {
-    /// Sum of the times of all steps.
+    /// Total step time.
     pub work: u64,
-    /// Time of the longest chain.
+    /// Longest chain time.
     pub span: u64,
 }
 
 impl CriticalPath {
-    /// Returns the parallelism: how many workers are busy on average if there are enough of them.
+    /// Returns the parallelism: the mean number of busy workers if there are enough workers.
     #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn parallelism(&self) -> f64 {
         if self.span == 0 { 1.0 } else { self.work as f64 / self.span as f64 }

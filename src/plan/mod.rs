@@ -30,7 +30,7 @@ use crate::base::{Error, Fingerprint, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::Covers;
 use crate::pack::Status;
 
-/// The rule for the sizes of workspaces.
+/// The rule for workspace sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -77,7 +77,7 @@ impl FromStr for WorkspacePolicy {
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Effort {
-    /// A few milliseconds for a network of hundreds of nodes.
+    /// A few milliseconds for a network with hundreds of nodes.
     Fast,
     /// Up to a second or two.
     #[default]
@@ -112,13 +112,13 @@ impl FromStr for Effort {
     }
 }
 
-/// Scope of the order search.
+/// Order search scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum OrderSearch {
-    /// The order of the graph, without a search.
+    /// The graph's order, without a search.
     #[default]
     Given,
     /// No other order of the same steps has fewer live bytes at the highest step, scratch memory
@@ -145,19 +145,19 @@ impl OrderSearch {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct PlanOptions {
-    /// Alignment of every offset, in bytes.
+    /// Offset alignment in bytes.
     pub alignment: u64,
     /// Techniques that may be used.
     pub optimize: Techniques,
     /// Effort spent on the choice.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Effort::is_default"))]
     pub effort: Effort,
-    /// Whether graph inputs keep their bytes until the end of a run.
+    /// Whether graph inputs keep their bytes until the run ends.
     pub preserve_inputs: bool,
-    /// The memory of graph inputs.
+    /// The memory for graph inputs.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "InputMemory::is_default"))]
     pub inputs: InputMemory,
-    /// The memory of graph outputs.
+    /// The memory for graph outputs.
     #[cfg_attr(
         feature = "serde",
         serde(default, skip_serializing_if = "OutputMemory::is_default")
@@ -170,10 +170,10 @@ pub struct PlanOptions {
     /// [timetable](Plan::timetable).
     #[cfg_attr(feature = "serde", serde(default = "one", skip_serializing_if = "is_one"))]
     pub workers: u32,
-    /// The rule for the sizes of workspaces.
+    /// The rule for workspace sizes.
     pub workspace: WorkspacePolicy,
-    /// Longest estimated time, in thousandths of the time of the fastest plan that was tried; `None` if
-    /// time was not weighed against bytes, or by the timetable default.
+    /// Longest estimated time, in thousandths of the fastest tried plan's time; `None` if time was
+    /// not weighed against bytes, or by the timetable default.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub max_slowdown: Option<u64>,
     /// Bytes of the default space, if the option replaces the limit in the graph.
@@ -208,17 +208,17 @@ const fn is_one(number: &u32) -> bool {
     *number == 1
 }
 
-/// Offset and live range of one value.
+/// Offset and live range of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Placement {
-    /// Position of the value in its graph.
+    /// Value index in the graph.
     pub value: u32,
-    /// Name of the value.
+    /// Value name.
     pub name: String,
-    /// Position of the space among the plan's spaces.
+    /// Space index in the plan.
     pub space: u32,
     /// First byte in the space.
     pub offset: u64,
@@ -228,19 +228,19 @@ pub struct Placement {
     pub live: [u32; 2],
 }
 
-/// Offset of one workspace.
+/// Offset of a workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct WorkspacePlacement {
-    /// Position of the node in its graph.
+    /// Node index in the graph.
     pub node: u32,
     /// Position among the node's workspaces.
     pub slot: u32,
-    /// Position of the size among the workspace's choices.
+    /// Size index among the workspace's choices.
     pub choice: u32,
-    /// Position of the space among the plan's spaces.
+    /// Space index in the plan.
     pub space: u32,
     /// First byte in the space.
     pub offset: u64,
@@ -256,7 +256,7 @@ pub struct WorkspacePlacement {
 pub enum ShareRule {
     /// The smaller operand shows unchanged bytes of the larger, so the node need not write these bytes.
     View,
-    /// The output takes over the bytes of an input that dies.
+    /// The output takes over a dying input's bytes.
     InPlace,
     /// The output begins at some distance before an input that dies, and overlaps that input. The node
     /// makes the output in order, and writes each piece after the last read of the bytes below.
@@ -282,11 +282,11 @@ pub struct Share {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct PlanStep {
-    /// Position of the node in its graph.
+    /// Node index in the graph.
     pub node: u32,
-    /// Name of the node.
+    /// Node name.
     pub name: String,
-    /// Positions of the nodes of a fused group before its last node, in order; empty for a single
+    /// Indices of the nodes in a fused group before the last node, in order; empty for a single
     /// node. Values inside a group are passed on piece by piece and have no place.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub fused: Vec<u32>,
@@ -320,7 +320,7 @@ impl PlanStep {
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct SpacePlan {
-    /// Name of the space, or of the value that the caller brings the buffer for.
+    /// Name of the space, or of the value for which the caller brings the buffer.
     pub name: String,
     /// Bytes that the arena must have, or the caller's buffer.
     pub arena_bytes: u64,
@@ -328,11 +328,11 @@ pub struct SpacePlan {
     pub lower_bound: u64,
     /// Status of `arena_bytes`.
     pub status: Status,
-    /// Alignment of the address of the arena's first byte.
+    /// Alignment of the arena's first address.
     pub alignment: u64,
-    /// Bytes that the space holds, if it is limited.
+    /// Space capacity in bytes, if limited.
     pub capacity: Option<u64>,
-    /// Cost of reading or writing one byte in the space.
+    /// Cost to read or write one byte in the space.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_zero"))]
     pub cost: u64,
     /// Position of the value that the caller brings this buffer for; `None` for an arena.
@@ -345,28 +345,28 @@ const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Move cost of one run, if the plan chose the space of each value.
+/// Move cost per run, if the plan chose the space of each value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct MoveCost {
-    /// Bytes that nodes read and write, times the byte cost of the space.
+    /// Bytes that nodes read and write, times the space's cost per byte.
     pub cost: u64,
-    /// Lower bound of the cost for any choice of spaces, proven for this order, these steps and this
-    /// sharing.
+    /// Lower bound of the cost for any choice of spaces, proven for this order, these steps and
+    /// this sharing.
     pub lower_bound: u64,
 }
 
-/// Scope of the search for steps and orders.
+/// Search scope for steps and orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Search {
-    /// Scope of the order search.
+    /// Order search scope.
     pub order: OrderSearch,
-    /// Bytes that some step needs by itself. No order needs fewer, for all fusions that were tried.
+    /// Bytes that some step needs by itself. No order needs fewer, for all tried fusions.
     pub floor: u64,
     /// Requested techniques that were not tried: because the graph is large, nodes may run in any
     /// order, overlap workspaces are not known, or time was up.
@@ -377,21 +377,21 @@ pub struct Search {
     pub estimate: Option<TimeEstimate>,
 }
 
-/// The estimated time of one run: a claim of the cost model, which no check verifies.
+/// The estimated time per run: a claim by the cost model, which no check verifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct TimeEstimate {
-    /// Nanoseconds of a run with this plan.
+    /// Nanoseconds per run with this plan.
     pub nanoseconds: u64,
-    /// Nanoseconds of a run in the fastest way that is known.
+    /// Nanoseconds per run in the fastest known way.
     pub fastest_nanoseconds: u64,
 }
 
 /// A plan: an offset for every value of a graph, in one arena per space.
 ///
-/// A plan stands on its own: names of values and the [`digest`](Self::digest) of the graph are
-/// part of the plan. A plan from a file is trusted only after [`check`](Self::check).
+/// A plan is self-contained: the plan has value names and the graph's [`digest`](Self::digest). A
+/// plan from a file is trusted only after [`check`](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(crate) model: String,
@@ -407,8 +407,8 @@ pub struct Plan {
     pub(crate) recomputed: Option<Recomputed>,
     pub(crate) naive_bytes: Option<u64>,
     pub(crate) value_count: u32,
-    /// By node: the position in `steps` of the step that puts the output into memory, else of the first
-    /// step that runs the node.
+    /// For each node: the position in `steps` of the step that puts the output into memory, else of
+    /// the first step that runs the node.
     pub(crate) step_of: Vec<u32>,
     /// By value, ascending.
     pub(crate) placements: Vec<Placement>,
@@ -424,17 +424,17 @@ impl Plan {
         self.recomputed.as_ref()
     }
 
-    /// Returns the name of the model.
+    /// Returns the model name.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Returns the [digest](crate::Graph::digest) of the graph that was planned.
+    /// Returns the [digest](crate::Graph::digest) of the planned graph.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Returns the part of the model that was planned, which the graph states.
+    /// Returns the part of the model that was planned, as stated by the graph.
     pub const fn covers(&self) -> &Covers {
         &self.covers
     }
@@ -457,7 +457,7 @@ impl Plan {
 
     /// Returns the same plan with a time estimate in [`search`](Self::search).
     ///
-    /// A plan with steps of the caller has no search and stays unchanged.
+    /// A plan with the caller's steps has no search and stays unchanged.
     ///
     /// ```
     /// use arenaplan::plan::TimeEstimate;
@@ -485,7 +485,7 @@ impl Plan {
         self
     }
 
-    /// Returns the steps in order: nodes, and fused groups of nodes.
+    /// Returns the steps in order: nodes and fused groups.
     pub fn steps(&self) -> &[PlanStep] {
         &self.steps
     }
@@ -497,7 +497,7 @@ impl Plan {
         self.steps.get(usize::try_from(step).ok()?)
     }
 
-    /// Iterates over the nodes in the order of the first runs. Nodes of a group are neighbors.
+    /// Iterates over the nodes by first run. Nodes in a group are neighbors.
     pub fn order(&self) -> impl Iterator<Item = NodeId> + '_ {
         let mut seen = vec![false; self.step_of.len()];
         let nodes = self.steps.iter().flat_map(PlanStep::nodes);
@@ -542,15 +542,15 @@ impl Plan {
         self.move_cost
     }
 
-    /// Returns the timetable of several workers; `None` for a plan for one worker.
+    /// Returns the timetable for several workers; `None` for a plan for one worker.
     pub const fn timetable(&self) -> Option<&Timetable> {
         self.timetable.as_ref()
     }
 
-    /// Returns the bytes of each value that nodes read and write in one run, in the order of
+    /// Returns for each value the bytes that nodes read and write per run, in the order of
     /// [`placements`](Self::placements).
     ///
-    /// A shared view is not moved. Accesses of the caller are not counted.
+    /// A shared view is not moved. The caller's accesses are not counted.
     pub fn bytes_moved(&self) -> Vec<u64> {
         let mut sizes = vec![0; self.value_count()];
         for placement in &self.placements {
@@ -563,7 +563,7 @@ impl Plan {
         ids.map(|value| moved.get(value).copied().unwrap_or(0)).collect()
     }
 
-    /// Returns the number of values of the graph, constants among them.
+    /// Returns the number of values in the graph, constants among them.
     #[allow(clippy::as_conversions, reason = "pointers have at least 32 bits")]
     pub const fn value_count(&self) -> usize {
         self.value_count as usize
@@ -586,8 +586,8 @@ impl Plan {
         &self.workspaces
     }
 
-    /// Iterates over the workspaces of the nodes of a step. If several steps run a node, only the step
-    /// that [`step_of`](Self::step_of) returns has the workspaces.
+    /// Iterates over the workspaces that the nodes in a step use. If several steps run a node, only
+    /// the step that [`step_of`](Self::step_of) returns has the workspaces.
     pub fn workspaces_in<'a>(
         &'a self,
         step: &'a PlanStep,
@@ -597,7 +597,7 @@ impl Plan {
         step.nodes().filter(is_home).flat_map(|node| self.workspaces_of(node))
     }
 
-    /// Returns the places of the workspaces of `node`, by slot.
+    /// Returns the workspace places of `node`, by slot.
     pub fn workspaces_of(&self, node: NodeId) -> &[WorkspacePlacement] {
         let Ok(id) = u32::try_from(node.index()) else { return &[] };
         let start = self.workspaces.partition_point(|workspace| workspace.node < id);
@@ -605,7 +605,7 @@ impl Plan {
         &self.workspaces[start..start + count]
     }
 
-    /// Returns the spaces that are arenas. Buffers of the caller are not listed.
+    /// Returns the spaces that are arenas. The caller's buffers are not listed.
     pub fn arenas(&self) -> &[SpacePlan] {
         &self.spaces[..self.spaces.partition_point(|space| space.caller.is_none())]
     }
@@ -615,7 +615,7 @@ impl Plan {
         &self.spaces[self.arenas().len()..]
     }
 
-    /// Returns the bytes of all arenas together.
+    /// Returns the total arena bytes.
     pub fn arena_bytes(&self) -> u64 {
         self.arenas().iter().fold(0, |sum, space| sum.saturating_add(space.arena_bytes))
     }
@@ -644,7 +644,7 @@ impl Plan {
     /// # Errors
     ///
     /// - [`Error::CapacityExceeded`] for the first space that is too small.
-    /// - [`Error::PartOfModel`] if a space is limited and the plan is of a part of the model.
+    /// - [`Error::PartOfModel`] if a space is limited and the plan covers only a part of the model.
     pub fn fits(&self) -> Result<()> {
         for space in self.arenas() {
             if let Some(capacity) = space.capacity.filter(|&capacity| capacity < space.arena_bytes)

@@ -1,4 +1,4 @@
-//! Plans from the offsets of planners outside this crate.
+//! Plans from offsets by planners outside this crate.
 
 use alloc::borrow::ToOwned as _;
 use alloc::{vec, vec::Vec};
@@ -12,13 +12,13 @@ use crate::pack::Status;
 /// Offsets that a planner outside this crate found for the values of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Offsets {
-    /// Alignment of every offset.
+    /// Offset alignment.
     pub alignment: Alignment,
     /// Whether the offsets are safe in every order that the graph permits.
     pub parallel_safe: bool,
     /// Offset and live range of every value, by [`ValueId`]; `None` for values without a place.
     pub values: Vec<Option<(u64, LiveRange)>>,
-    /// Operands that share bytes, by step of the graph's order.
+    /// Operands that share bytes, by step in the graph's order.
     pub shares: Vec<Vec<Share>>,
     /// Bytes that each space needs with any offsets, by [`SpaceId`](crate::SpaceId).
     pub lower_bounds: Vec<u64>,
@@ -30,7 +30,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// - [`Error::SizeOverflow`] if a space exceeds the address space of a machine.
+    /// - [`Error::SizeOverflow`] if a space exceeds a machine's address space.
     /// - [`Error::InvalidOption`] if `found` has not one entry for every value, step and space.
     pub fn from_offsets(graph: &Graph, found: Offsets) -> Result<Self> {
         let Offsets { alignment, parallel_safe, values, shares, lower_bounds } = found;

@@ -1,4 +1,4 @@
-//! Profile of a plan: live values and bytes per step, for reports.
+//! Plan profile: live values and bytes per step, for reports.
 
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use crate::base::{Alignment, NodeId, SpaceId, Step};
 use crate::plan::{Placement, Plan};
 
-/// The step at which most bytes of a space are live.
+/// The step at which most bytes in a space are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peak {
@@ -46,7 +46,7 @@ impl Plan {
                 events.push((placement.live[0], true, start, end));
                 events.push((placement.live[1], false, start, end));
             }
-            // Deaths sort before births, so that a step counts its live values only.
+            // Deaths sort before births, so that a step counts only its live values.
             events.sort_unstable();
             let mut spans: BTreeMap<(u64, u64), usize> = BTreeMap::new();
             let mut before = 0;
@@ -83,7 +83,7 @@ impl Plan {
             .collect()
     }
 
-    /// Returns the step at which most bytes of `space` are live.
+    /// Returns the step at which most bytes in `space` are live.
     pub fn peak(&self, space: SpaceId) -> Peak {
         let mut peak = Peak { step: Step::new(0), live_bytes: 0 };
         for (step, live_bytes) in self.live_bytes(space).into_iter().enumerate() {
@@ -103,7 +103,7 @@ impl Plan {
         live
     }
 
-    /// Returns the bytes of a value, rounded outward to the alignment.
+    /// Returns the value's byte range, rounded outward to the alignment.
     pub(crate) fn padded_span(&self, placement: &Placement) -> Range<u64> {
         // Pieces of other values need not be aligned.
         let start = placement.offset - placement.offset % self.options.alignment.max(1);
@@ -150,7 +150,7 @@ impl Plan {
     }
 }
 
-/// Returns the value that stands for all those that `value` is joined to.
+/// Returns the representative of the values that `value` is joined to.
 fn root(joined_to: &mut HashMap<u32, u32>, mut value: u32) -> u32 {
     while let Some(&next) = joined_to.get(&value) {
         // Path compression: the next walk has half as far to go.
@@ -162,7 +162,7 @@ fn root(joined_to: &mut HashMap<u32, u32>, mut value: u32) -> u32 {
     value
 }
 
-/// Returns the number of bytes in the union of `spans`, which are in ascending order.
+/// Returns the byte count in the union over `spans`, which ascend.
 fn union_length(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
     let (mut length, mut at) = (0, 0);
     for (start, end) in spans {

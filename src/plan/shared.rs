@@ -14,12 +14,11 @@ use crate::plan::Plan;
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Together {
-    /// One after the other, in any order: models that are called in turn, or branches
-    /// of which only one is taken. Values of one graph are lost when another graph has run, except
-    /// for its states.
+    /// The graphs run one after the other, in any order: models that are called in turn, or
+    /// branches that exclude each other. Values are lost when another graph has run, except states.
     #[cfg_attr(feature = "serde", serde(rename = "never-together"))]
     Never,
-    /// At the same time, at any step of each: none may touch the bytes of another.
+    /// The graphs run at the same time, at any step: no graph may touch another graph's bytes.
     Concurrent,
 }
 
@@ -51,17 +50,17 @@ impl FromStr for Together {
     }
 }
 
-/// One of the graphs that share an arena.
+/// A graph in a shared arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedMember {
-    /// First byte of its plan's arena in the shared one.
+    /// First byte of the plan's arena in the shared arena.
     pub base: u64,
-    /// The plan; its offsets count from `base`.
+    /// The plan; offsets count from `base`.
     pub plan: Plan,
 }
 
-/// Plans of several graphs for one arena; made by
+/// Plans of several graphs for one arena, made by
 /// [`Planner::plan_together`](crate::Planner::plan_together).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedPlan {
@@ -77,7 +76,7 @@ impl SharedPlan {
         self.together
     }
 
-    /// Returns the plans, in the order of the graphs.
+    /// Returns the plans in graph order.
     pub fn members(&self) -> &[SharedMember] {
         &self.members
     }
@@ -88,7 +87,7 @@ impl SharedPlan {
         ends.max().unwrap_or(0)
     }
 
-    /// Returns the alignment of the address of the arena's first byte.
+    /// Returns the alignment for the arena's first address.
     pub fn alignment(&self) -> u64 {
         let spaces = self.members.iter().flat_map(|one| one.plan.spaces());
         spaces.map(|space| space.alignment).max().unwrap_or(1)
@@ -100,12 +99,12 @@ impl SharedPlan {
         self.lower_bound
     }
 
-    /// Returns the bytes that the arena may have, if they are limited.
+    /// Returns the permitted bytes of the arena, if limited.
     pub const fn capacity(&self) -> Option<u64> {
         self.capacity
     }
 
-    /// Returns the status of the arena's size.
+    /// Returns the status of the arena size.
     pub fn status(&self) -> Status {
         Status::of(self.arena_bytes(), self.lower_bound, self.capacity)
     }
@@ -114,7 +113,7 @@ impl SharedPlan {
     ///
     /// # Errors
     ///
-    /// [`Error::CapacityExceeded`] if it does not.
+    /// [`Error::CapacityExceeded`] if the arena is larger than its capacity.
     pub fn fits(&self) -> Result<()> {
         let needed = self.arena_bytes();
         match self.capacity.filter(|&capacity| capacity < needed) {

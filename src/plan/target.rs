@@ -1,11 +1,11 @@
-//! Targets: descriptions of the programs that run plans.
+//! Targets: descriptions of programs that run plans.
 //!
-//! A plan is right only for a runner that does what the plan assumes: a runner that calls one
-//! kernel per node cannot run two nodes tile by tile, and a kernel that reads its whole input
-//! after its first write cannot write over that input. A [`Target`] states what one runner can
-//! do. The planner uses nothing else, the plan carries the description, and the checker compares
-//! the plan with it. The register allocator regalloc2 is given its machine in the same way, as a
-//! plain `MachineEnv` that the allocator and its checker both read.
+//! A plan is right only for a runner that meets the plan's assumptions: a runner that calls one
+//! kernel per node cannot run two nodes tile by tile, and a kernel that reads its whole input after
+//! its first write cannot write over that input. A [`Target`] states the runner's abilities. The
+//! planner uses nothing else, the plan carries the description, and the checker compares the plan
+//! with the description. In the same way, the register allocator regalloc2 gets a plain
+//! `MachineEnv` that the allocator and its checker both read.
 
 use alloc::borrow::Cow;
 use alloc::{format, string::String, vec::Vec};
@@ -24,7 +24,7 @@ pub enum Granularity {
     /// A fused group of nodes: values inside a group are produced and consumed element by
     /// element.
     Group,
-    /// Tiles of a fused group: rows, blocks of rows or channels.
+    /// Tiles in a fused group: rows, blocks of rows or channels.
     Tile,
 }
 
@@ -39,18 +39,18 @@ impl Granularity {
     }
 }
 
-/// The origin of bytes that a run needs beside the values of the graph.
+/// The origin of bytes that a run needs beside the graph's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Provider {
-    /// A run needs none, or the description leaves them out on purpose.
+    /// A run needs no such bytes, or the description leaves them out on purpose.
     #[default]
     Nobody,
-    /// Nodes declare them as workspaces before planning, so that the plan places them.
+    /// Nodes declare such bytes as workspaces before planning, so that the plan places the bytes.
     Graph,
-    /// The runner adds them by itself. No figure of the plan counts them.
+    /// The runner adds such bytes by itself. No figure in the plan counts them.
     Runner,
 }
 
@@ -65,9 +65,10 @@ impl Provider {
     }
 }
 
-/// A description of the program that runs a plan.
+/// A description of a program that runs plans.
 ///
-/// The constants are the runners that this project knows; [`Target::custom`] describes others.
+/// The constants are the runners that this project knows; [`Target::custom`] describes other
+/// runners.
 ///
 /// ```
 /// use arenaplan::plan::Granularity;
@@ -117,8 +118,8 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 impl Target {
-    /// No runner: every technique, and no bytes but those of values, whole or as rows in line
-    /// buffers. Kernels need no scratch memory.
+    /// No runner: every technique, and only value bytes, whole or as rows in line buffers. Kernels
+    /// need no scratch memory.
     pub const IDEAL: Self = Self {
         name: Cow::Borrowed("ideal"),
         techniques: Techniques::ALL,
@@ -130,9 +131,9 @@ impl Target {
         fixed: Provider::Nobody,
     };
 
-    /// The `NumPy` executor of the Python package: every technique; its kernels declare their
-    /// scratch memory before planning. Offsets are multiples of 8 bytes: compiled kernels read no
-    /// number that lies across its own size.
+    /// The `NumPy` executor in the Python package: every technique; kernels declare scratch memory
+    /// before planning. Offsets are multiples of 8 bytes: compiled kernels read no number that lies
+    /// across its own size.
     pub const NUMPY: Self = Self {
         name: Cow::Borrowed("numpy"),
         offset_unit: 8,
@@ -140,9 +141,9 @@ impl Target {
         ..Self::IDEAL
     };
 
-    /// The CUDA executor of the Python package: fused groups, of which inner values that a later
-    /// kernel reads as a whole are scratch memory; kernels declare theirs before planning. Offsets
-    /// are multiples of 256 bytes, as addresses that the CUDA runtime allocates are.
+    /// The CUDA executor in the Python package: fused groups, in which inner values that a later
+    /// kernel reads as a whole are scratch memory; kernels declare scratch memory before planning.
+    /// Offsets are multiples of 256 bytes, as are addresses that the CUDA runtime allocates.
     pub const CUPY: Self = Self {
         name: Cow::Borrowed("cupy"),
         techniques: Self::NODES.techniques.with(Technique::Fusion),
@@ -154,8 +155,8 @@ impl Target {
 
     /// Any program that runs each declared node by itself, in the plan's order: the default.
     ///
-    /// Views and in-place pairs are permissions that the nodes declare, so a kernel that runs
-    /// one node honors them. A kernel knows nothing of tiles.
+    /// Views and in-place pairs are permissions that the nodes declare, so a kernel for one node
+    /// honors them. A kernel knows nothing of tiles.
     pub const NODES: Self = Self {
         name: Cow::Borrowed("nodes"),
         techniques: Techniques::NONE
@@ -181,7 +182,7 @@ impl Target {
         ..Self::NODES
     };
 
-    /// The C function that `export --to c-code` writes. Its kernels read a window before they write
+    /// The C function that `export --to c-code` writes. The kernels read a window before they write
     /// the element, so that every technique but fusion is honored, and need no scratch memory.
     pub const C_CODE: Self = Self {
         name: Cow::Borrowed("c-code"),
@@ -191,10 +192,10 @@ impl Target {
         ..Self::NODES
     };
 
-    /// `TensorFlow` Lite Micro: reshapes at equal addresses. Operators run in the order of the
-    /// file, and kernels that nobody has named do not work in place, see
-    /// [`with_kernels`](Self::with_kernels). Kernels ask for scratch memory when they are prepared,
-    /// and the runtime keeps structures of its own in the tail of its arena.
+    /// `TensorFlow` Lite Micro: reshapes at equal addresses. Operators run in file order, and
+    /// unnamed kernels do not work in place, see [`with_kernels`](Self::with_kernels). Kernels ask
+    /// for scratch memory when they are prepared, and the runtime keeps its structures in the tail
+    /// of the arena.
     pub const TFLM: Self = Self {
         name: Cow::Borrowed("tflm"),
         techniques: Techniques::NONE.with(Technique::Views),
@@ -210,8 +211,8 @@ impl Target {
     pub const LITERT: Self =
         Self { name: Cow::Borrowed("litert"), alignment: 64, offset_unit: 64, ..Self::TFLM };
 
-    /// `ExecuTorch`: views at equal addresses, in the order of the emitted program; one or
-    /// several planned arenas.
+    /// `ExecuTorch`: views at equal addresses, in the emitted program's order; one or several
+    /// planned arenas.
     pub const EXECUTORCH: Self = Self {
         name: Cow::Borrowed("executorch"),
         techniques: Techniques::NONE.with(Technique::Views),
@@ -223,7 +224,7 @@ impl Target {
         fixed: Provider::Runner,
     };
 
-    /// The targets that this project knows, those that can do most first.
+    /// The targets that this project knows, the most able first.
     pub const KNOWN: [Self; 9] = [
         Self::IDEAL,
         Self::NUMPY,
@@ -237,11 +238,11 @@ impl Target {
     ];
 
     /// Returns the description of another runner that honors `techniques`, with the other
-    /// properties of [`NODES`](Self::NODES).
+    /// properties as in [`NODES`](Self::NODES).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`] if the name is empty or that of a known target.
+    /// [`Error::InvalidOption`] if the name is empty or the name of a known target.
     pub fn custom(name: impl Into<String>, techniques: Techniques) -> Result<Self> {
         let name = name.into();
         if name.is_empty() || Self::known(&name).is_some() {
@@ -251,8 +252,8 @@ impl Target {
         Ok(Self { name: Cow::Owned(name), techniques, ..Self::NODES })
     }
 
-    /// Returns this target with a named set of kernels, as `"tflm:reference"`: outputs in place and
-    /// elision are honored, since the graph declares what these kernels allow.
+    /// Returns this target with a named kernel set, as `"tflm:reference"`: outputs in place and
+    /// elision are honored, since the graph declares the permissions of these kernels.
     ///
     /// ```
     /// use arenaplan::{Target, Technique};
@@ -282,25 +283,25 @@ impl Target {
         Self { techniques, ..self }
     }
 
-    /// Sets the alignment, in bytes, of offsets that the planner chooses by default.
+    /// Sets the alignment, in bytes, for offsets that the planner chooses by default.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidAlignment`] if `bytes` is no power of two.
+    /// [`Error::InvalidAlignment`] if `bytes` is not a power of two.
     pub fn with_alignment(mut self, bytes: u64) -> Result<Self> {
         crate::base::Alignment::new(bytes)?;
         self.alignment = bytes;
         Ok(self)
     }
 
-    /// Sets the origin of the scratch memory of kernels.
+    /// Sets the origin of kernel scratch memory.
     #[must_use]
     pub fn with_scratch(mut self, provider: Provider) -> Self {
         self.scratch = provider;
         self
     }
 
-    /// Sets whether inputs and outputs may be in memory of the caller.
+    /// Sets whether inputs and outputs may be in the caller's memory.
     #[must_use]
     pub fn with_caller_memory(mut self, possible: bool) -> Self {
         self.caller_memory = possible;
@@ -314,7 +315,7 @@ impl Target {
         self
     }
 
-    /// Returns the name, with the kernels if they are named.
+    /// Returns the name, with the kernels if named.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -359,18 +360,17 @@ impl Target {
         }
     }
 
-    /// Returns the alignment, in bytes, of offsets that the planner chooses by default.
+    /// Returns the default offset alignment in bytes.
     pub const fn alignment(&self) -> u64 {
         self.alignment
     }
 
-    /// Returns the number of bytes that every alignment must be a multiple of, since the runner
-    /// counts in it.
+    /// Returns the runner's unit for offsets in bytes: every alignment must be a multiple.
     pub const fn offset_unit(&self) -> u64 {
         self.offset_unit
     }
 
-    /// Returns whether inputs and outputs may be in memory of the caller.
+    /// Returns whether inputs and outputs may be in the caller's memory.
     pub const fn caller_memory(&self) -> bool {
         self.caller_memory
     }
@@ -380,18 +380,18 @@ impl Target {
         self.several_spaces
     }
 
-    /// Returns the origin of the scratch memory of kernels.
+    /// Returns the origin of kernel scratch memory.
     pub const fn scratch(&self) -> Provider {
         self.scratch
     }
 
-    /// Returns the origin of the bytes that the runner needs at every step: its own structures.
+    /// Returns the origin of the bytes for the runner's own structures, which every step needs.
     pub const fn fixed(&self) -> Provider {
         self.fixed
     }
 
-    /// Returns the known target of this name, if there is one; of its runtime with these kernels, if
-    /// the name has some.
+    /// Returns the known target with this name, if any; with a kernel set, if the name has such a
+    /// suffix.
     pub fn known(name: &str) -> Option<Self> {
         let (runtime, kernels) = match name.split_once(':') {
             Some((runtime, kernels)) => (runtime, Some(kernels)),
@@ -422,7 +422,7 @@ impl fmt::Display for Target {
 impl FromStr for Target {
     type Err = Error;
 
-    /// Reads the name of a known target.
+    /// Parses the name of a known target.
     fn from_str(name: &str) -> Result<Self> {
         Self::known(name).ok_or_else(|| {
             let names: Vec<_> = Self::KNOWN.iter().map(|target| target.name.clone()).collect();

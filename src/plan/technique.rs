@@ -1,4 +1,4 @@
-//! Techniques: ways of a planner to need fewer bytes.
+//! Techniques: ways to need fewer bytes.
 
 use alloc::string::ToString as _;
 #[cfg(feature = "serde")]
@@ -15,14 +15,13 @@ use crate::base::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Technique {
-    /// A view shares bytes with the value that it shows.
+    /// A view shares bytes with the shown value.
     Views,
-    /// An output takes over the bytes of a dying input.
+    /// An output takes over a dying input's bytes.
     InPlace,
-    /// Operands are written inside of their concatenation, and slices stay inside of their
-    /// source.
+    /// Operands are written inside their concatenation, and slices stay inside their source.
     Elision,
-    /// Nodes run as one, with elementwise ones applied piece by piece.
+    /// Nodes run as one, with elementwise nodes applied piece by piece.
     Fusion,
     /// Nodes run in another order.
     Order,
@@ -30,13 +29,14 @@ pub enum Technique {
     Streaming,
     /// An output that is made in order overlaps a dying input at a distance.
     Overlap,
-    /// A cheap node that makes much of little runs again in each fused group that reads its output:
-    /// its inputs are kept, and not its output.
+    /// A cheap node with a large output and small inputs runs again in each fused group that reads
+    /// the output: the inputs are kept instead of the output.
     Duplicate,
 }
 
 impl Technique {
-    /// Every technique, each one of more effect together with those before it.
+    /// Every technique, ordered so that each technique has most effect together with the techniques
+    /// before.
     pub const ALL: [Self; 8] = [
         Self::Views,
         Self::InPlace,
@@ -91,7 +91,7 @@ impl FromStr for Technique {
     }
 }
 
-/// A set of techniques.
+/// A technique set.
 ///
 /// ```
 /// use arenaplan::{Technique, Techniques};
@@ -108,9 +108,9 @@ pub struct Techniques(u8);
 impl Techniques {
     /// Every technique.
     pub const ALL: Self = Self(255);
-    /// No technique: every value has bytes of its own while it is needed.
+    /// No technique: every value has separate bytes while needed.
     pub const NONE: Self = Self(0);
-    /// Techniques that keep the graph and its order: views and outputs in place.
+    /// Techniques that keep the graph and the order: views and outputs in place.
     pub const BASIC: Self = Self(3);
 
     /// Returns whether `technique` is in the set.
@@ -131,7 +131,7 @@ impl Techniques {
         Self(self.0 & !technique.bit())
     }
 
-    /// Returns whether every technique of the set is in `other`, too.
+    /// Returns whether every technique in the set is in `other`, too.
     #[must_use]
     pub const fn is_subset_of(self, other: Self) -> bool {
         self.0 & !other.0 == 0
@@ -143,7 +143,7 @@ impl Techniques {
         Self(self.0 & other.0)
     }
 
-    /// Returns the techniques of the set that are not in `other`.
+    /// Returns the techniques in the set that are not in `other`.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -182,7 +182,7 @@ impl fmt::Display for Techniques {
 impl FromStr for Techniques {
     type Err = Error;
 
-    /// Reads `all`, `none`, or names with commas between them.
+    /// Parses `all`, `none`, or comma-separated names.
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "all" => Ok(Self::ALL),

@@ -1,28 +1,28 @@
-//! Timetables: when several workers run the steps of a plan.
+//! Timetables: the times at which several workers run the steps of a plan.
 
 use alloc::vec::Vec;
 
-/// The start of every step on several workers: the certificate of a plan for them.
+/// The start time of every step: the certificate of a plan for several workers.
 ///
 /// A plan with a timetable promises that at most so many steps run at once, and that a step starts
-/// when all steps that it [must wait for](crate::plan::Hazards) have ended; so values that are
-/// needed at once in the timetable share no byte. The checker verifies both. The times are those of
-/// a cost model. A run whose steps take other times is right as well, since it waits for the
-/// hazards and not for the clock.
+/// when all its [hazards](crate::plan::Hazards) have ended. So values that are needed at once in
+/// the timetable share no byte. The checker verifies both promises. The times come from a cost
+/// model. A run with other times is right as well, since the run waits for hazards and not for the
+/// clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Timetable {
-    /// Number of workers.
+    /// Worker count.
     pub workers: u32,
-    /// By step: its time. Bytes that its nodes touch, unless the caller gave other costs.
+    /// Time by step: the bytes that the nodes touch, unless the caller gave other costs.
     pub costs: Vec<u64>,
-    /// By step: the time at which it starts.
+    /// Start time by step.
     pub starts: Vec<u64>,
 }
 
 impl Timetable {
-    /// Returns the time of all steps one after the other.
+    /// Returns the serial time.
     pub fn work(&self) -> u64 {
         self.costs.iter().fold(0, |sum, &cost| sum.saturating_add(cost))
     }

@@ -1,4 +1,4 @@
-//! The next plan, where the checker refuses the best one.
+//! The next plan, if the checker refuses the best plan.
 
 use super::context::Context;
 use crate::base::{Error, Result};
@@ -6,13 +6,13 @@ use crate::graph::Graph;
 use crate::pack::Allowance;
 use crate::plan::{Effort, Plan, Technique};
 
-/// Techniques by which values share bytes, the one that most depends on the others first.
+/// Techniques by which values share bytes, the technique that most depends on the others first.
 const SHARING: [Technique; 4] =
     [Technique::Overlap, Technique::Elision, Technique::InPlace, Technique::Views];
 
-/// Returns the effort of all packings of one plan: milliseconds, a second or two, or no more than each
-/// packing takes. A few buffers whose least peak is hard to prove take seconds, and a plan has hundreds
-/// of packings.
+/// Returns the effort for all packings of one plan: milliseconds, a second or two, or no more than
+/// each packing takes. A few buffers whose least peak is hard to prove take seconds, and a plan has
+/// hundreds of packings.
 fn packing_effort(effort: Effort, nodes: usize) -> Allowance {
     let (base, per_node) = match effort {
         Effort::Fast => (20_000_000, 1_000),
@@ -22,9 +22,9 @@ fn packing_effort(effort: Effort, nodes: usize) -> Allowance {
     Allowance::new(nodes.saturating_mul(per_node).saturating_add(base))
 }
 
-/// Returns what `make` makes and checks. Where the checker refuses a plan of valid options, `make` is
-/// called again with fewer ways to share bytes: the fault is the planner's, and the caller gets the next
-/// plan, whose options name the techniques that it was made with.
+/// Returns the checked result of `make`. If the checker refuses a plan with valid options, the
+/// planner is at fault: `make` is called again with fewer ways to share bytes, and the options in
+/// that plan name the techniques that were used.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(super) fn accepted<T>(
     Err(refused)
 }
 
-/// Returns the plan that `make` makes without a check, once the checker accepts it; see [`accepted`].
+/// Returns the unchecked plan of `make` once the checker accepts the plan; see [`accepted`].
 ///
 /// # Errors
 ///

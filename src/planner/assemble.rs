@@ -1,4 +1,4 @@
-//! Assembly of a plan from a schedule, its live ranges and its packing.
+//! Assembles a plan from a schedule, live ranges and a packing.
 
 use alloc::{borrow::ToOwned as _, vec, vec::Vec};
 
@@ -25,7 +25,7 @@ pub(super) fn assemble(
     let arenas = liveness.problem.spaces().len();
     let keeps_inputs =
         context.options.preserve_inputs || context.options.inputs == InputMemory::Caller;
-    // A plan has the live ranges of its steps one after the other, whoever runs them.
+    // The live ranges in a plan are those of a serial run, for any number of workers.
     let serial =
         schedule.table().map(|_| Lifetimes::new(&schedule.graph, &schedule.order, keeps_inputs));
     let lifetimes = serial.as_ref().unwrap_or(&liveness.lifetimes);
@@ -122,7 +122,7 @@ pub(super) fn assemble(
     }
 }
 
-/// Returns every step with its operands and their shares.
+/// Returns every step with operands and shares.
 pub(super) fn steps(
     schedule: &StepSchedule<'_>,
     liveness: &Liveness,
@@ -154,8 +154,9 @@ pub(super) fn steps(
     steps
 }
 
-/// Returns the node of `graph` that declares a workspace, and its position there: a step has
-/// the workspaces of all its nodes but those that run in several steps, by `runs`, and do not end it.
+/// Returns the node of `graph` that declares a workspace, and the workspace's position in that
+/// declaration. A step has the workspaces of all its nodes, except nodes that run in several steps,
+/// by `runs`, and do not end this step.
 fn declared_by(
     graph: &Graph,
     schedule: &StepSchedule<'_>,

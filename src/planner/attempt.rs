@@ -1,4 +1,4 @@
-//! Attempts: schedules that were measured by the bytes live at their highest step.
+//! Attempts: schedules measured by the live bytes at the highest step.
 
 use alloc::{rc::Rc, vec, vec::Vec};
 
@@ -9,37 +9,37 @@ use crate::choose::Fusion;
 use crate::pack::{Problem, max_load};
 use crate::plan::{OrderSearch, Share, ShareRule, Techniques};
 
-/// A schedule, and its measure.
+/// A measured schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt<'g> {
     pub(super) schedule: StepSchedule<'g>,
-    /// The kind of fusion that made its groups.
+    /// The fusion kind that made the groups.
     pub(super) fusion: Fusion,
-    /// Whether values are pieces of larger ones where possible. A piece is tied to the bytes of
-    /// the whole, so no output can take over the piece.
+    /// Whether values are placed as pieces of larger values where possible. A piece is tied to the
+    /// bytes of the whole, so no output can take over the piece.
     pub(super) elision: bool,
-    /// Whether values are pieces of larger ones.
+    /// Whether any value is placed as a piece of a larger value.
     pub(super) has_pieces: bool,
     /// Bytes live at the highest step: no packing needs fewer.
     pub(super) load: u64,
     /// By step: bytes that are live in the first space.
     pub(super) live: Rc<[u64]>,
-    /// Bytes that some step needs by itself, in any order, if that was computed.
+    /// Bytes that some step needs by itself, in any order; `None` if not computed.
     pub(super) floor: Option<u64>,
-    /// Scope of its order.
+    /// Order search scope.
     pub(super) order: OrderSearch,
-    /// The techniques by which its values share bytes.
+    /// The techniques by which values share bytes.
     pub(super) techniques: Techniques,
 }
 
 impl Attempt<'_> {
-    /// Returns the context in which values share bytes as those of the attempt do.
+    /// Returns a context with the attempt's rules for sharing bytes.
     pub(super) fn context<'c>(&self, context: &Context<'c>) -> Context<'c> {
         context.with_techniques(self.techniques)
     }
 
-    /// Sort key of attempts: of equally many bytes, channels take more time. With a capacity, of
-    /// timetables that fit the shortest one comes first.
+    /// Sort key. At equal bytes, channels take more time. With a capacity, the shortest timetable
+    /// that fits comes first.
     pub(super) fn rank(&self, capacity: Option<u64>) -> (bool, u64, u64, bool) {
         let fits = capacity.is_some_and(|bytes| self.load <= bytes);
         let span = self.schedule.table().filter(|_| fits).map(WorkerTimes::span);
@@ -47,7 +47,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Measures a schedule, and once more with copies of pieces if it has pieces.
+/// Measures a schedule, and, if values are placed as pieces, once more with copied pieces.
 pub(super) fn with_copies<'g>(
     context: &Context<'_>,
     schedule: StepSchedule<'g>,
@@ -59,7 +59,7 @@ pub(super) fn with_copies<'g>(
     Ok(attempts)
 }
 
-/// Measures a schedule with or without pieces of values.
+/// Measures a schedule with or without values placed as pieces.
 pub(super) fn measured<'g>(
     context: &Context<'_>,
     schedule: StepSchedule<'g>,

@@ -1,7 +1,7 @@
 //! The context of a stage: the target, the resolved options, the memories and the limits.
 //!
-//! A stage of the planner is a function of a context and of the results of earlier stages. A
-//! stage that wants other options, for a comparison, makes a context of its own.
+//! A stage is a function of a context and the results of earlier stages. For a comparison with
+//! other options, a stage makes another context.
 
 use crate::base::{Alignment, Instant, NodeId, Result};
 use crate::choose::{Costs, Memories};
@@ -13,11 +13,11 @@ use crate::plan::{PlanOptions, Strips, Target, Technique, Techniques, WorkspaceP
 /// Graphs with more nodes have no outputs that overlap inputs.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
 
-/// Everything that the stages of one plan know beside the graph.
+/// All facts that the stages know beside the graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
     pub(super) target: &'a Target,
-    /// Every option is set, and the target honors it.
+    /// Every option is set and honored by the target.
     pub(super) options: PlanOptions,
     pub(super) memories: Option<&'a Memories>,
     pub(super) budget: Budget<'a>,
@@ -25,9 +25,9 @@ pub(super) struct Context<'a> {
     pub(super) room: u64,
     /// The nodes whose outputs may overlap inputs; `None` if all may.
     pub(super) overlapping: Option<&'a [NodeId]>,
-    /// By node: its time, if the caller knows it.
+    /// The time of each node, if the caller knows the times.
     pub(super) node_times: Option<&'a [u64]>,
-    /// The costs of steps, if the runner states them.
+    /// The step costs, if the runner states costs.
     pub(super) costs: Option<&'a dyn Costs>,
     /// The steps that run strip by strip, by last node.
     pub(super) strips: &'a [(NodeId, Strips)],
@@ -76,14 +76,14 @@ impl Context<'_> {
         })
     }
 
-    /// Returns the longest time of a plan whose fastest form takes `quickest`.
+    /// Returns the longest permitted time, if the fastest plan takes `quickest`.
     pub(super) fn slowest(&self, quickest: u64) -> u64 {
         let Some(thousandths) = self.options.max_slowdown else { return u64::MAX };
         let time = u128::from(quickest) * u128::from(thousandths) / 1000;
         u64::try_from(time).unwrap_or(u64::MAX)
     }
 
-    /// Returns whether the sizes of workspaces are chosen.
+    /// Returns whether workspace sizes are chosen.
     pub(super) fn has_workspaces(&self) -> bool {
         self.options.workspace == WorkspacePolicy::Auto
     }
@@ -95,15 +95,15 @@ impl Context<'_> {
         self.options.optimize.contains(Technique::Overlap) && !self.options.parallel_safe
     }
 
-    /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes
-    /// in which the node stages its output have to be known.
+    /// Returns whether the output of `node` can overlap an input. With workspaces, the staged bytes
+    /// of the node must be known.
     pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
         let is_counted = !self.has_workspaces() || graph.node(node).effects().staging.is_some();
         is_counted && !graph.overlaps(node).is_empty()
     }
 
-    /// Returns the limits of one packing. After the deadline, every buffer is still placed by first
-    /// fit, which takes less time than the stages before it.
+    /// Returns the limits for one packing. After the deadline, first fit still places every buffer,
+    /// and takes less time than the stages before.
     pub(super) fn packing_budget(&self) -> Budget<'_> {
         let is_late = self.budget.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let mut budget = self.budget;
@@ -113,7 +113,7 @@ impl Context<'_> {
         budget
     }
 
-    /// Reports the progress of the choice, if there is a listener.
+    /// Reports progress to the listener, if any.
     pub(super) fn tell(&self, stage: Stage, peak: u64, lower_bound: u64) {
         if let Some(tell) = self.budget.progress {
             tell(Progress::of_choice(stage, peak, lower_bound));

@@ -1,7 +1,7 @@
 //! Recomputation with scratch memory.
 //!
-//! The search for schedules counts values. So the budget of the values follows from the scratch
-//! memory that the kernels of the executions turn out to need.
+//! The schedule search counts values only. So the budget for values follows from the scratch memory
+//! that the kernels of the executions turn out to need.
 
 use alloc::vec::Vec;
 
@@ -14,12 +14,12 @@ use crate::graph::Graph;
 use crate::pack::Space;
 use crate::plan::{Paging, Plan, WorkspacePolicy};
 
-/// Budgets of values that are tried for a budget of values and scratch memory.
+/// Value budgets tried for one budget of values and scratch memory.
 const ATTEMPTS: usize = 6;
-/// Extra work of the smallest arena that is looked for, in millionths.
+/// Most extra work in the search for the smallest arena, in millionths.
 const MOST_EXTRA: u64 = 1_000_000;
 
-/// The costs of executions: an execution costs as much as its node.
+/// Costs by execution: an execution costs as much as the executed node.
 #[derive(Debug)]
 struct ExecutionCosts<'a> {
     runner: &'a dyn Costs,
@@ -38,7 +38,7 @@ impl Costs for ExecutionCosts<'_> {
 }
 
 /// Returns the best plan of `graph` with scratch memory that meets a goal, with or without a slow
-/// memory; of equal plans the plan without.
+/// memory. Of equal plans, the plan without slow memory is returned.
 pub(super) fn with_scratch(
     planner: &Planner<'_>,
     graph: &Graph,
@@ -70,7 +70,7 @@ pub(super) fn with_scratch(
     }
 }
 
-/// Returns a plan of values and scratch memory that meets a goal.
+/// Returns a plan with values and scratch memory that meets a goal.
 fn meeting(planner: &Planner<'_>, graph: &Graph, goal: Goal, costs: &dyn Costs) -> Result<Plan> {
     let made = |goal| scheduled(planner, graph, goal, costs);
     let most = match goal {

@@ -1,4 +1,4 @@
-//! The worth of each technique.
+//! Measures how many bytes each technique saves.
 
 use alloc::vec::Vec;
 
@@ -7,24 +7,24 @@ use crate::base::Result;
 use crate::graph::Graph;
 use crate::plan::{Technique, Techniques};
 
-/// The worth of each technique, and the lower bound. Each point is that of the plan which
-/// [`Planner::plan`] makes with these techniques and the same options.
+/// The bytes that each technique saves, and the lower bound. Each point belongs to the plan that
+/// [`Planner::plan`] makes with these techniques and otherwise the same options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The plan that the planner's options give, and the plans that it was compared with.
+    /// The plan by the planner's options, and the compared plans.
     pub chosen: Chosen,
     /// Without any technique.
     pub without: Point,
-    /// With each technique that the target honors added to those before it.
+    /// Points as the techniques that the target honors are added one after the other.
     pub levels: Vec<(Technique, Point)>,
-    /// For each technique, the plan if this technique alone were switched: left out if the
-    /// options have it, added if not.
+    /// For each technique, the point if this technique alone were switched: left out if the options
+    /// have the technique, else added.
     pub switched: Vec<(Technique, Point)>,
 }
 
 impl Planner<'_> {
-    /// Returns a plan of `graph`, and the worth of each technique.
+    /// Returns a plan of `graph`, and the bytes that each technique saves.
     ///
     /// Takes about a dozen plans.
     ///

@@ -11,18 +11,18 @@ use crate::graph::Graph;
 use crate::plan::Plan;
 
 impl Planner<'_> {
-    /// Returns a plan of `graph` that runs `steps`, already checked.
+    /// Returns a checked plan of `graph` that runs `steps`.
     ///
-    /// Each step names the nodes that [run as one](Graph::grouped), in order; every node is in
-    /// one step.
+    /// Each step lists in order the nodes that [run as one](Graph::grouped). Every node is in one
+    /// step.
     ///
     /// # Errors
     ///
     /// As [`plan`](Self::plan), and
     ///
-    /// - [`InvalidGroup`](crate::Error::InvalidGroup) if nodes of a step cannot run as one.
+    /// - [`InvalidGroup`](crate::Error::InvalidGroup) if the nodes in a step cannot run as one.
     /// - [`InvalidOption`](crate::Error::InvalidOption) if the steps do not run every node once,
-    ///   after its dependencies.
+    ///   after the node's dependencies.
     pub fn plan_steps(&self, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Plan> {
         let context = self.context(graph)?;
         if let Some(costs) = context.costs.filter(|_| context.has_workspaces()) {
@@ -31,10 +31,10 @@ impl Planner<'_> {
         accepted_plan(&context, graph, |context| Ok(with_steps(context, graph, steps)?.plan))
     }
 
-    /// Returns a plan of `graph` that runs the steps of another plan of it, already checked.
+    /// Returns a checked plan of `graph` that runs the steps of another plan for the graph.
     ///
-    /// For plans with workspaces, which depend on the fused groups. The scope of the choice of the
-    /// steps is copied, as far as it holds for this plan.
+    /// For plans with workspaces, which depend on the fused groups. The scope of the step choice is
+    /// copied, as far as valid for this plan.
     ///
     /// # Errors
     ///
@@ -44,10 +44,10 @@ impl Planner<'_> {
         self.plan_steps_after(graph, &steps, other)
     }
 
-    /// Returns a plan of `graph` that runs `steps`, which were derived from those of another
-    /// plan of it, already checked.
+    /// Returns a checked plan of `graph` that runs `steps`, which were derived from another plan
+    /// for the graph.
     ///
-    /// The scope of the choice of the other plan's steps is copied, as far as it holds for these.
+    /// The scope of the other plan's step choice is copied, as far as valid for these steps.
     ///
     /// # Errors
     ///

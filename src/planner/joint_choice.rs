@@ -1,9 +1,9 @@
-//! The joint choice of fused groups and their order.
+//! The joint choice: fused groups and their order.
 //!
-//! Techniques depend on each other: a group of nodes keeps its inputs until its end, and an order
-//! that is good for single nodes may be bad for groups. So kinds of fusion and orders are tried
-//! together. Each schedule is measured by the live bytes of its highest step, and the best few are
-//! packed.
+//! Techniques depend on each other: a group keeps the inputs of its nodes until the group ends, and
+//! a good order for single nodes may be bad for groups. So fusion kinds and orders are tried
+//! together. Each schedule is measured by the live bytes at the highest step, and the best few
+//! schedules are packed.
 
 use alloc::{vec, vec::Vec};
 
@@ -21,15 +21,15 @@ use crate::graph::Graph;
 use crate::pack::Stage;
 use crate::plan::{Effort, Technique};
 
-/// Graphs with more nodes are tried with two kinds of fusion only.
+/// For graphs with more nodes, only two kinds of fusion are tried.
 pub(super) const MOST_NODES_TO_TRY: usize = 20_000;
 
-/// Returns schedules of `graph`, those with the lowest load first; of a small graph whose
-/// plan may be too large, also those in which values share fewer bytes.
+/// Returns schedules of `graph`, lowest load first. For a small graph whose plan may be too large,
+/// schedules in which values share fewer bytes are added.
 ///
-/// Values that share bytes are harder to place, and the size of a larger one is rounded up
-/// with the smaller: a technique may cost more than it saves. That a plan with more
-/// techniques is never larger holds because the plans with fewer are among its candidates.
+/// Values that share bytes are harder to place, and the larger value is rounded up together with
+/// the smaller value: a technique may cost more than the technique saves. A plan with more
+/// techniques is never larger, because plans with fewer techniques are among the candidates.
 pub(super) fn candidates<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<'g>>> {
     let mut attempts = schedules(context, graph)?;
     if graph.nodes().len() > MOST_NODES_TO_SHARE_LESS {
@@ -51,7 +51,7 @@ pub(super) fn candidates<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<
     Ok(attempts)
 }
 
-/// Returns schedules of `graph`, those with the lowest load first.
+/// Returns schedules of `graph`, lowest load first.
 fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<'g>>> {
     let mut attempts = with_copies(context, StepSchedule::given(graph))?;
     if context.options.parallel_safe {
@@ -73,7 +73,7 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
         }
         for attempt in with_copies(context, StepSchedule::grouped(graph, &groups)?)? {
             let attempt = Attempt { fusion, ..attempt };
-            // Of equal ones, the first is taken.
+            // Of equal schedules, the first is taken.
             attempts.extend(settled(context, &fusible, &attempt)?);
             attempts.push(attempt);
         }
@@ -92,7 +92,7 @@ fn schedules<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Vec<Attempt<
     Ok(attempts)
 }
 
-/// Returns the kinds of fusion to try, the simplest first.
+/// Returns the fusion kinds to try, the simplest kind first.
 fn fusions(context: &Context<'_>, graph: &Graph) -> Vec<Fusion> {
     let techniques = context.options.optimize;
     let off = Fusion::default();

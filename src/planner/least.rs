@@ -6,13 +6,13 @@ use super::overlap_search::overlapped;
 use super::pack::{Best, pack};
 use crate::base::Result;
 
-/// Largest number of schedules that are packed, besides the given one.
+/// Most schedules that are packed besides the given schedule.
 const MOST_PACKED: usize = 4;
-/// Of smaller graphs, all schedules are packed.
+/// For graphs with at most so many nodes, all schedules are packed.
 pub(super) const MOST_NODES_TO_SHARE_LESS: usize = 24;
 
-/// Returns the attempt that packs into the fewest bytes; outputs overlap inputs if only that makes
-/// them fewer.
+/// Returns the attempt that packs into the fewest bytes. Outputs overlap inputs only if fewer bytes
+/// are possible in no other way.
 pub(super) fn least<'t, 'g>(
     context: &Context<'_>,
     attempts: &'t [Attempt<'g>],
@@ -32,7 +32,7 @@ pub(super) fn least<'t, 'g>(
         if peak < least {
             best = Some(Best { attempt, placed });
         }
-        // Of timetables that fit, the first one is the shortest.
+        // Of timetables that fit, the first is the shortest.
         let is_timed = attempt.schedule.table().is_some();
         if is_timed && context.options.capacity.is_some_and(|bytes| peak <= bytes) {
             break;

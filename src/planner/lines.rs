@@ -1,4 +1,4 @@
-//! Line buffers as scratch memory of steps that run strip by strip.
+//! Declares line buffers as scratch memory, for steps that run strip by strip.
 
 use alloc::{vec, vec::Vec};
 
@@ -6,15 +6,15 @@ use crate::base::{Alignment, NodeId, Result, ValueId};
 use crate::graph::{Choice, Graph, Workspace};
 use crate::plan::Strips;
 
-/// Returns a graph whose only scratch memory is that of line buffers.
+/// Returns a graph whose only scratch memory is line buffers.
 pub(super) fn with_line_buffers(graph: &Graph, strips: &[(NodeId, Strips)]) -> Result<Graph> {
     let without = || (0..graph.nodes().len()).map(|node| (NodeId::new(node), Vec::new()));
     let lines = strips.iter().map(|(node, strips)| (*node, line_buffers(graph, strips)));
-    // Of two entries for a node, the later one counts.
+    // If a node has two entries, the later entry counts.
     graph.with_workspaces(without().chain(lines))?.with_staging(without())
 }
 
-/// Returns the memory of all line buffers of a step.
+/// Returns the memory for all line buffers of a step.
 fn line_buffers(graph: &Graph, strips: &Strips) -> Vec<Workspace> {
     let (mut bytes, mut element) = (0_u64, 1);
     for line in &strips.buffers {

@@ -1,15 +1,15 @@
 //! The choice among schedules and ways to share bytes, where there are several memories.
 //!
-//! Three sources of plans are compared, by the cost of moving bytes and then by bytes:
+//! Three sources of plans are compared, by move cost and then by bytes:
 //!
-//! 1. The plan without memories, all of it in the cheapest memory that holds it. A memory that
-//!    is large enough for that plan is therefore never refused.
-//! 2. A quick assignment for each of the best schedules, with several ways to share bytes:
-//!    outputs in place of inputs of any size or of the same size only, and values taken apart
-//!    that share bytes in a slow memory; then, when all schedules had their turn, outputs that
-//!    overlap inputs at a distance, at the steps that exceed the fast memories.
-//! 3. The same with two deeper searches, the most promising schedules first, as long as the
-//!    counted work lasts and no search before has proven its cost.
+//! 1. The plan without memories, placed as a whole in the cheapest memory with enough room. A
+//!    memory that is large enough for that plan is therefore never refused.
+//! 2. A quick assignment for each of the best schedules, with several ways to share bytes: outputs
+//!    in place of inputs of any size or of the same size only, and values taken apart that share
+//!    bytes in a slow memory. When all schedules had a turn, outputs overlap inputs at a distance,
+//!    at the steps that exceed the fast memories.
+//! 3. The same with two deeper searches, the most promising schedules first, until the counted work
+//!    is spent or an earlier search has proven the cost.
 
 use alloc::rc::Rc;
 use alloc::{vec, vec::Vec};
@@ -32,15 +32,15 @@ use crate::choose::{Memories, SpaceAssignment};
 use crate::pack::{Allowance, Buffer, Problem, Space, SpacePacking, Status};
 use crate::plan::{Effort, MoveCost, ShareRule, Technique, Techniques};
 
-/// Limits of one effort: schedules and work.
+/// Limits for one effort: schedules and work.
 #[derive(Clone, Copy, Debug)]
 struct EffortLimits {
-    /// Schedules that are placed at most, besides the given one.
+    /// Most schedules that are placed besides the given schedule.
     placed: usize,
     /// Rounds in which values that share bytes are taken apart.
     rounds: usize,
-    /// Counted work at each depth; at the first one, the best few schedules are placed however
-    /// much that takes, until one fits.
+    /// Counted work at each depth. At the first depth, the best few schedules are placed whatever
+    /// the work, until a schedule fits.
     work: [u64; 3],
 }
 
@@ -64,7 +64,7 @@ struct Cheapest<'t, 'g> {
     found: Rc<FoundPlaces>,
 }
 
-/// A trial whose result is kept, so that a deeper search does not repeat settled ones.
+/// A trial whose result is kept, so that a deeper search does not repeat settled trials.
 struct Known {
     attempt: usize,
     sharing: Sharing,
@@ -88,8 +88,8 @@ struct Failure {
     proven: bool,
 }
 
-/// Returns the attempt whose buffers cost least to move in the memories, or else the one that
-/// packs into the fewest bytes.
+/// Returns the attempt whose buffers have the lowest move cost in the memories, or else the attempt
+/// that packs into the fewest bytes.
 pub(super) fn best_of<'t, 'g>(
     context: &Context<'_>,
     attempts: &'t [Attempt<'g>],
@@ -135,13 +135,13 @@ fn cheapest<'t, 'g>(
     Ok(Best { attempt, placed: Placed { liveness, packing, move_cost } })
 }
 
-/// Returns whether it is proven that no order of the steps of any attempt fits, however
-/// values share bytes by the techniques of the options.
+/// Returns whether a proof exists that no step order of any attempt fits, for every way to share
+/// bytes that the options permit.
 ///
-/// Bytes that one step needs by itself are a bound for every order and sharing, and so is
-/// each single value. A technique that was left out might make other steps, and an
-/// assignment that is excluded is so for its own buffers only: `is_alone` says that the
-/// first one was excluded, which proves something if there are no others to try.
+/// The bytes that one step needs by itself bound every order and every way to share, and so does
+/// each single value. An omitted technique might make other steps. An excluded assignment is
+/// excluded for its own buffers only: `is_alone` says that the first assignment was excluded, which
+/// is a proof if no other can be tried.
 fn is_excluded(
     context: &Context<'_>,
     attempts: &[Attempt<'_>],
@@ -176,7 +176,7 @@ fn is_excluded(
 }
 
 impl<'t, 'g> Trials<'_, 't, 'g> {
-    /// Takes the plan without memories, if one memory holds all of it.
+    /// Takes the plan without memories, if a single memory holds the whole plan.
     fn in_one_memory(&mut self) -> Result<()> {
         let memories = self.memories.spaces();
         let context = self.context.without_memories();
@@ -210,8 +210,8 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
         Ok(homes.iter().flatten().any(|&home| home != space))
     }
 
-    /// Returns whether the best placement cannot be improved: there is one memory only, or
-    /// moving its bytes costs nothing.
+    /// Returns whether the best placement cannot be improved: only one memory exists, or the move
+    /// cost is zero.
     fn is_least(&self) -> bool {
         let is_only = self.memories.spaces().len() == 1;
         self.best.as_ref().is_some_and(|best| is_only || best.found.assignment.cost == 0)
@@ -236,7 +236,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
                     walks.push(self.in_place(index, depth, &allowance)?);
                 }
             }
-            // There are many sets of overlaps: those of one schedule must not use up the work
+            // There are many sets of overlaps: the sets of one schedule must not use up the work
             // before another schedule is tried at all.
             for mut walk in walks {
                 if self.is_over() {
@@ -248,7 +248,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
                     open.push(OpenSchedule { index: walk.index, cost, bound: walk.bound });
                 }
             }
-            // The most promising first, and last those that were not reached.
+            // The most promising walks first; walks that were not reached last.
             let cost = self.best.as_ref().map_or(u64::MAX, |best| best.found.assignment.cost);
             open.retain(|open| open.bound < cost);
             open.sort_unstable_by_key(|open| (open.cost, open.bound, open.index));
@@ -294,7 +294,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
                 break;
             }
             if self.best.is_some() && walk.allowance.is_spent() {
-                // The others have their turn at the next depth.
+                // The other walks have a turn at the next depth.
                 walk.open = true;
                 walk.bound = 0;
                 break;
@@ -363,7 +363,7 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
                 self.consider(attempt, found);
             }
             Tried::NoRoom { error, proven } => {
-                // The first schedule is the one that needs the fewest bytes at once.
+                // The first schedule needs the fewest bytes at once.
                 self.failed
                     .get_or_insert_with(|| Failure { error: error.clone(), proven: *proven });
             }
@@ -387,18 +387,18 @@ impl<'t, 'g> Trials<'_, 't, 'g> {
 /// A schedule whose trials are not all settled.
 struct OpenSchedule {
     index: usize,
-    /// The cost of the best placement that was found.
+    /// The best placement's cost so far.
     cost: u64,
-    /// The least of the bounds of the costs.
+    /// The least bound on the cost.
     bound: u64,
 }
 
-/// The trials of one schedule.
+/// One schedule's trials.
 struct Walk<'a> {
     index: usize,
     depth: Depth,
     allowance: &'a Allowance,
-    /// The least of the bounds of the costs.
+    /// The least bound on the cost.
     bound: u64,
     /// Whether a trial is not settled.
     open: bool,
@@ -412,8 +412,8 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the capacity of the cheapest memory, of the two cheapest together, and so on, as long
-/// as all are limited.
+/// Returns the capacity of the cheapest memory, of the two cheapest together, and so on, while
+/// capacities are limited.
 fn rooms(memories: &Memories) -> Vec<u64> {
     let mut by_cost: Vec<&Space> = memories.spaces().iter().collect();
     by_cost.sort_by_key(|space| space.cost());
@@ -427,17 +427,17 @@ fn rooms(memories: &Memories) -> Vec<u64> {
     rooms
 }
 
-/// The best plan without memories, in a space that is aligned as one of them.
+/// The best plan without memories, in a space with the alignment of a memory.
 struct Alone {
     alignment: Alignment,
-    /// Position of the attempt.
+    /// Attempt index.
     attempt: usize,
     placed: Placed,
 }
 
 impl Alone {
-    /// Packs the attempts in a space that is aligned to `alignment`: distances of outputs that
-    /// overlap inputs depend on the alignment of their space.
+    /// Packs the attempts in a space that is aligned to `alignment`, since distances between
+    /// overlapping outputs and inputs depend on the alignment.
     fn new(context: &Context<'_>, attempts: &[Attempt<'_>], alignment: Alignment) -> Result<Self> {
         let is_aligned = |attempt: &Attempt<'_>| {
             let spaces = attempt.schedule.graph.spaces();
@@ -466,7 +466,7 @@ fn in_one_space<'g>(attempt: &Attempt<'g>, alignment: Alignment) -> Attempt<'g> 
     moved
 }
 
-/// Returns buffers that were packed without memories in one of them, if they fit.
+/// Returns buffers that were packed without memories in a single memory, if the buffers fit.
 fn in_memory(
     attempt: &Attempt<'_>,
     placed: &Placed,

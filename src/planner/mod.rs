@@ -1,6 +1,6 @@
 //! The pipeline: graph → order → live ranges → problem → packing → plan.
 //!
-//! [`Planner`] collects options. [`Planner::plan`] is the pipeline: each line is a stage, which is a
+//! [`Planner`] collects options. [`Planner::plan`] is the pipeline: each line is a stage, a
 //! function of a `Context` and the results of earlier stages. Each stage has a file.
 
 mod accepted;
@@ -52,7 +52,7 @@ use step_schedule::StepSchedule;
 pub use strip_search::StripSearch;
 pub use timed::{Chosen, Point};
 
-/// Makes a [`Plan`] of a [`Graph`].
+/// Makes a [`Plan`] for a [`Graph`].
 ///
 /// ```
 /// use arenaplan::{DType, Graph, Node, Planner, Status, Value, ValueKind};
@@ -146,7 +146,7 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets the techniques, all of which the target must honor.
+    /// Sets the techniques. The target must honor each technique.
     #[must_use]
     pub fn optimize(mut self, techniques: Techniques) -> Self {
         self.options.optimize = techniques;
@@ -184,21 +184,21 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets whether graph inputs keep their bytes until the end of a run.
+    /// Sets whether graph inputs keep their bytes until the run ends.
     #[must_use]
     pub fn preserve_inputs(mut self, preserved: bool) -> Self {
         self.options.preserve_inputs = preserved;
         self
     }
 
-    /// Sets the memory of graph inputs.
+    /// Sets the memory for graph inputs.
     #[must_use]
     pub fn inputs(mut self, memory: InputMemory) -> Self {
         self.options.inputs = memory;
         self
     }
 
-    /// Sets the memory of graph outputs.
+    /// Sets the memory for graph outputs.
     ///
     /// Such values take no bytes of the arena. Each value has a separate
     /// [space](Plan::caller_buffers).
@@ -211,7 +211,7 @@ impl<'a> Planner<'a> {
     /// Sets whether the plan must be safe in every order that the graph permits, so that independent
     /// nodes may run at the same time.
     ///
-    /// The planner refuses a graph in which a change of a state and another use of the state have no
+    /// The planner refuses a graph in which a state change and another use of the state have no
     /// fixed order: [`Node::after`](crate::Node::after) orders two nodes.
     #[must_use]
     pub fn parallel_safe(mut self, safe: bool) -> Self {
@@ -219,7 +219,7 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Plans for a number of workers that run steps at the same time.
+    /// Plans for several workers that run steps at the same time.
     ///
     /// The planner looks for a [timetable](Plan::timetable): an order in which the workers take steps, so
     /// that the run is nearly as short as possible, with few bytes. Values that the timetable needs at the
@@ -259,16 +259,16 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets the time of each node, in any unit, for the timetable of several workers. By default, the time
-    /// is proportional to the bytes that the node touches. The time of a fused group is the sum over the
-    /// nodes.
+    /// Sets the time of each node, in any unit, for the timetable of several workers. By default,
+    /// the time is proportional to the bytes that the node touches. The time of a fused group is
+    /// the sum over the nodes.
     #[must_use]
     pub fn node_times(mut self, times: &'a [u64]) -> Self {
         self.node_times = Some(times);
         self
     }
 
-    /// Sets the step costs of the runner: scratch memory and time.
+    /// Sets the runner's step costs: scratch memory and time.
     ///
     /// The plan then places the scratch memory of the step kernels. Among the plans that take at most
     /// [`max_slowdown`](Self::max_slowdown) times as long as the fastest plan, the planner returns the plan
@@ -279,7 +279,7 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets how the sizes of workspaces are chosen.
+    /// Sets how workspace sizes are chosen.
     #[must_use]
     pub fn workspace(mut self, policy: WorkspacePolicy) -> Self {
         self.options.workspace = policy;
@@ -297,10 +297,10 @@ impl<'a> Planner<'a> {
     /// Places values in several memories in place of the graph's spaces. Each value goes to the memory
     /// with the lowest move cost, as far as there is room.
     ///
-    /// A value outside of the default space stays in the memory with the name of the value's space. So do
-    /// values of the default space, if the default space has another name than `arena`, or the graph has
-    /// several spaces and a memory has the name of the default space. Workspaces then have the smallest
-    /// sizes.
+    /// A value outside the default space stays in the memory with the name of the value's space. So
+    /// do values in the default space, if the default space has another name than `arena`, or the
+    /// graph has several spaces and a memory has the name of the default space. Workspaces then
+    /// have the smallest sizes.
     #[must_use]
     pub fn memories(mut self, memories: &'a Memories) -> Self {
         self.memories = Some(memories);
@@ -350,8 +350,9 @@ impl<'a> Planner<'a> {
     /// Lets given steps run strip by strip: the steps that end with these nodes, in the strips given with
     /// each node.
     ///
-    /// The planner knows no kernels. The caller knows kernels, and chooses the rows of a strip and the
-    /// places of line buffers in the first workspace of the node. The checker proves both choices.
+    /// The planner knows no kernels. The caller knows kernels, and chooses the rows per strip and
+    /// the places of line buffers in the first workspace of the node. The checker proves both
+    /// choices.
     ///
     /// ```
     /// use arenaplan::graph::Window;
@@ -392,23 +393,23 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// Sets how slow the plan may be: in thousandths of the time of the fastest plan.
+    /// Sets how slow the plan may be, in thousandths of the fastest plan's time.
     ///
-    /// For several [workers](Self::workers) it is a limit of the span of the timetable, 1100 by
-    /// default: of all timetables that are short enough, one with few bytes is taken. With a
-    /// [capacity](Self::capacity), the shortest one that fits is taken, even if it is slower.
+    /// For several [workers](Self::workers) the value limits the span of the timetable, 1100 by
+    /// default: of all timetables that are short enough, a timetable with few bytes is taken. With
+    /// a [capacity](Self::capacity), the shortest timetable that fits is taken, even if slower.
     ///
-    /// For one worker it is a limit of the time by the [costs](Self::costs) of the runner, and a mere
-    /// record without them; by default bytes alone count.
+    /// For one worker the value limits the time by the runner's [costs](Self::costs); by default
+    /// bytes alone count. Without costs the value is only recorded.
     #[must_use]
     pub fn max_slowdown(mut self, thousandths: Option<u64>) -> Self {
         self.options.max_slowdown = thousandths;
         self
     }
 
-    /// Lets values leave for the memory `slow` and come back, in plans of
-    /// [`recompute`](Self::recompute): one more way to meet a budget. Copying a byte in one direction
-    /// costs as many units of the nodes' costs as the memory says.
+    /// Lets values leave for the memory `slow` and come back, in plans by
+    /// [`recompute`](Self::recompute): another way to meet a budget. The memory states the cost to
+    /// copy a byte in one direction, in the unit of node costs.
     ///
     /// ```
     /// use arenaplan::pack::Space;
@@ -469,10 +470,10 @@ impl<'a> Planner<'a> {
         options
     }
 
-    /// Returns a plan of `graph`, already checked.
+    /// Returns a checked plan of `graph`.
     ///
-    /// If a space is too small the best plan is returned all the same: its
-    /// [`status`](Plan::status) tells, and [`Plan::fits`] says why.
+    /// If a space is too small, the best plan is returned all the same: see the plan's
+    /// [`status`](Plan::status) and [`Plan::fits`].
     ///
     /// # Errors
     ///
@@ -481,17 +482,17 @@ impl<'a> Planner<'a> {
     ///   address space of a machine.
     /// - [`PinConflict`](crate::Error::PinConflict) if pinned values contradict each other.
     /// - [`SpacesExceeded`](crate::Error::SpacesExceeded) if the [`memories`](Self::memories)
-    ///   cannot hold the values: it says which ones, and when.
-    /// - [`InvalidOption`](crate::Error::InvalidOption) if options contradict each other, the
-    ///   graph or the target: inputs cannot be preserved and reused, values of the caller have no
-    ///   pin and no other memory, the target must honor every technique, and the graph must order
-    ///   the uses of each state if the plan is to be right in every order.
+    ///   cannot hold the values: the error names the values and the step.
+    /// - [`InvalidOption`](crate::Error::InvalidOption) if options contradict each other, the graph
+    ///   or the target. Inputs cannot be both preserved and reused. Values in the caller's memory
+    ///   have no pin and no other memory. The target must honor every technique. For a plan that is
+    ///   right in every order, the graph must order the uses of each state.
     pub fn plan(&self, graph: &Graph) -> Result<Plan> {
         planned(&self.context(graph)?, graph)
     }
 
-    /// Returns a plan of `graph` as [`plan`](Self::plan) does, and the bytes and times of the plans
-    /// that the choice compared.
+    /// Returns a plan of `graph` as [`plan`](Self::plan) does, and the bytes and times of the
+    /// compared plans.
     ///
     /// # Errors
     ///
@@ -506,7 +507,7 @@ impl<'a> Planner<'a> {
         Ok(Chosen { plan, points })
     }
 
-    /// Returns the rules by which values of `graph` share bytes.
+    /// Returns the rules by which values in `graph` share bytes.
     ///
     /// # Errors
     ///
@@ -515,7 +516,7 @@ impl<'a> Planner<'a> {
         self.context(graph)?.liveness_options(false, true)
     }
 
-    /// Returns the buffers that `graph` needs, without packing them: for reports.
+    /// Returns the buffers that `graph` needs, unpacked: for reports.
     ///
     /// # Errors
     ///
@@ -526,7 +527,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Returns a plan of `graph`, already checked.
+/// Returns a checked plan of `graph`.
 fn planned(context: &Context<'_>, graph: &Graph) -> Result<Plan> {
     if let Some(costs) = context.costs {
         return timed::chosen(context, graph, costs).map(|chosen| chosen.plan);

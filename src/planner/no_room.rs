@@ -12,7 +12,7 @@ use crate::pack::Space;
 /// Values that an error message names.
 const MOST_NAMES: usize = 6;
 
-/// The buffers of one trial for which there is no room.
+/// The buffers of one trial without room.
 pub(super) struct Refused<'a> {
     pub(super) why: &'a NoRoom,
     pub(super) graph: &'a Graph,
@@ -22,7 +22,7 @@ pub(super) struct Refused<'a> {
 }
 
 impl Refused<'_> {
-    /// Returns the error that names the step, the values and the spaces; it claims no proof.
+    /// Returns the error that names the step, the values and the spaces. The error claims no proof.
     pub(super) fn error(&self) -> Error {
         let Self { why, graph, schedule, .. } = self;
         let step = why.step.get();
@@ -62,7 +62,7 @@ impl Refused<'_> {
         Error::SpacesExceeded { reason, step, node, values, proven: false }
     }
 
-    /// Returns the message for one buffer that is larger than each of its spaces.
+    /// Returns the message for a buffer that is larger than each of the permitted spaces.
     fn too_large(&self, names: &str, at: &str) -> String {
         let home = self.why.buffers.first().and_then(|&buffer| self.home(buffer));
         match home {
@@ -100,7 +100,7 @@ impl Refused<'_> {
         )
     }
 
-    /// Returns the only space that a buffer is permitted in, if it is pinned to one.
+    /// Returns the only permitted space of a buffer, if the buffer is pinned to a space.
     fn home(&self, buffer: BufferId) -> Option<&Space> {
         let home = self.problem.candidates()[buffer.index()].home?;
         Some(&self.problem.spaces()[home.index()])
@@ -125,7 +125,7 @@ impl Refused<'_> {
     }
 }
 
-/// Returns an error of one trial with the scope of all trials.
+/// Returns a trial's error with the scope of all trials.
 pub(super) fn scoped(error: Error, is_excluded: bool) -> Error {
     let Error::SpacesExceeded { reason, step, node, values, .. } = error else { return error };
     let reason = if is_excluded {

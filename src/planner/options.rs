@@ -1,4 +1,4 @@
-//! Resolution of options: the target's defaults, and refusals.
+//! Resolves options: the target's defaults, and refusals.
 
 use alloc::{format, string::String, vec::Vec};
 
@@ -9,7 +9,7 @@ use crate::graph::{Graph, StateConflict, ValueKind, unordered};
 use crate::plan::{InputMemory, OutputMemory, Provider, Technique, Techniques, WorkspacePolicy};
 
 impl<'a> Planner<'a> {
-    /// Returns the context of a plan of `graph`, with every option set.
+    /// Returns the context for a plan of `graph`, with every option set.
     ///
     /// # Errors
     ///
@@ -94,7 +94,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Refuses a memory that holds more, or is aligned less, than the graph says of the space of that name.
+/// Refuses a memory with a larger capacity or a smaller alignment than the graph states for the
+/// space of that name.
 fn check_memories(context: &Context<'_>, graph: &Graph) -> Result<()> {
     let Some(memories) = context.memories else { return Ok(()) };
     for memory in memories.spaces() {
@@ -140,8 +141,8 @@ fn check_boundary(context: &Context<'_>, graph: &Graph) -> Result<()> {
     }
 }
 
-/// Refuses a graph that permits to use a state before and after it is changed: no plan is right in
-/// both orders.
+/// Refuses a graph that permits the use of a state both before and after a change: no plan is right
+/// in both orders.
 fn check_states(graph: &Graph) -> Result<()> {
     let mut conflicts = graph.state_conflicts(|node, position| {
         let effects = node.effects();

@@ -15,7 +15,7 @@ use crate::plan::{Effort, OrderSearch};
 
 /// Graphs with more nodes are tried in depth-first order only, which costs no search.
 const MOST_NODES_TO_ORDER: usize = 5_000;
-/// Graphs with more nodes keep their order.
+/// Graphs with more nodes keep the given order.
 const MOST_NODES_TO_REORDER: usize = 50_000;
 
 /// Tries other orders for the attempts, best first, as long as one might win.
@@ -37,7 +37,7 @@ pub(super) fn reorder<'g>(
         index += 1;
         let attempt = &attempts[at];
         if attempt.order != OrderSearch::Given {
-            continue; // It comes from a search.
+            continue; // The order comes from a search.
         }
         let options = context.liveness_options(false, attempt.elision)?;
         let orders = Orders::new(&attempt.schedule.graph, options)?;
@@ -50,8 +50,8 @@ pub(super) fn reorder<'g>(
         context.tell(Stage::Order, best, orders.floor().min(best));
         let found = orders.best(limits, &|| context.budget.exhausted());
         work -= found.work.min(work);
-        // The search knows a lower bound of each order. A value that is in the arena after
-        // all, and not in the caller's memory, adds to that.
+        // The search knows a lower bound for each order. A value that is in the arena after all,
+        // and not in the caller's memory, adds to that bound.
         let scope = |load: u64| {
             let is_proven = found.is_optimal && load <= found.peak;
             if is_proven { OrderSearch::Complete } else { OrderSearch::Beam }
@@ -64,7 +64,7 @@ pub(super) fn reorder<'g>(
             let order = scope(other.load);
             let other = Attempt { fusion, floor, order, ..other };
             best = best.min(other.load);
-            // The parts that remain are tried in their turn, once.
+            // The remaining parts have a turn later, once.
             if other.load == best && at < known {
                 attempts.extend(settled(context, fusible, &other)?);
             }
@@ -84,8 +84,8 @@ fn order_work(context: &Context<'_>) -> usize {
     }
 }
 
-/// Returns the limits of one search, if this much work is left for all. The attempts are
-/// sorted, and the first may take half of it.
+/// Returns the limits of one search, if `left` work remains for all searches. The attempts are
+/// sorted, and the first attempt may take half.
 fn order_limits(context: &Context<'_>, nodes: usize, left: usize) -> OrderLimits {
     let (sets, width) = match context.options.effort {
         Effort::Fast => (200_000, 0),
@@ -95,8 +95,8 @@ fn order_limits(context: &Context<'_>, nodes: usize, left: usize) -> OrderLimits
     OrderLimits { states: sets / nodes.max(1), width, work: left / 2 }
 }
 
-/// Returns the bytes that no order goes below, with outputs that overlap inputs if those
-/// may.
+/// Returns a lower bound of the bytes in every order, with outputs that overlap inputs if
+/// permitted.
 fn lowest(context: &Context<'_>, orders: &Orders, graph: &Graph) -> u64 {
     if context.overlaps_inputs() && graph.nodes().len() <= MOST_NODES_TO_OVERLAP {
         orders.floor_with_overlaps(graph)
@@ -105,7 +105,7 @@ fn lowest(context: &Context<'_>, orders: &Orders, graph: &Graph) -> u64 {
     }
 }
 
-/// Returns the bytes that no order of any of the attempts goes below.
+/// Returns a lower bound of the bytes in every order of every attempt.
 pub(super) fn floor(context: &Context<'_>, attempts: &[Attempt<'_>]) -> Result<u64> {
     let mut least = u64::MAX;
     for attempt in attempts {

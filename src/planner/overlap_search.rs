@@ -1,9 +1,9 @@
 //! Outputs that overlap dying inputs at a distance (diagonal memory reuse): the last technique
 //! that is tried.
 //!
-//! A chain of such overlaps slides a buffer through the arena, which makes it hard to pack. So
-//! outputs overlap inputs only where most bytes are live at once, step by step as that falls,
-//! and only if the result can be packed.
+//! A chain of such overlaps slides a buffer through the arena, which makes the buffer hard to pack.
+//! So outputs overlap inputs only at the steps with the most live bytes, step by step as the load
+//! falls, and only if the result can be packed.
 
 use alloc::{vec, vec::Vec};
 
@@ -13,16 +13,16 @@ use super::pack::{Best, pack, smallest};
 use crate::base::{NodeId, Result, SpaceId};
 use crate::plan::Effort;
 
-/// Largest number of sets of nodes that are packed.
+/// Most node sets that are packed.
 const MOST_PACKED: usize = 3;
-/// Of so few nodes, every set is placed in several memories.
+/// With at most so many nodes, every set is placed in several memories.
 const MOST_TO_COMBINE: usize = 4;
 /// The same limit for quick plans.
 const FEW_TO_COMBINE: usize = 2;
-/// Rounds of adding nodes to a set for several memories.
+/// Rounds in which nodes are added to a set for several memories.
 const MOST_ADDITIONS: usize = 4;
 
-/// Nodes of an attempt whose outputs overlap inputs.
+/// Overlapping nodes of an attempt, chosen step by step.
 struct Descent<'t, 'g> {
     attempt: &'t Attempt<'g>,
     overlapped: Vec<NodeId>,
@@ -45,7 +45,7 @@ impl Profile {
         (0..self.live.len()).fold(0, |sum: u64, space| sum.saturating_add(self.highest(space)))
     }
 
-    /// Returns the bytes of all spaces together, by step.
+    /// Returns the bytes in all spaces together, by step.
     fn totals(&self) -> Vec<u64> {
         let mut totals = vec![0_u64; self.live.first().map_or(0, Vec::len)];
         for live in &self.live {
@@ -56,7 +56,7 @@ impl Profile {
         totals
     }
 
-    /// Returns the steps of a space at which most bytes are live.
+    /// Returns the steps at which a space has the most live bytes.
     fn peaks(&self, space: usize) -> Vec<usize> {
         let highest = self.highest(space);
         let steps = self.live[space].iter().enumerate();
@@ -64,8 +64,8 @@ impl Profile {
     }
 }
 
-/// Returns an attempt that packs into fewer than `peak` bytes if some of its outputs overlap
-/// inputs, with the best such packing.
+/// Returns an attempt that packs into fewer than `peak` bytes if some outputs overlap inputs, with
+/// the best such packing.
 pub(super) fn overlapped<'t, 'g>(
     context: &Context<'_>,
     attempts: &'t [Attempt<'g>],
@@ -97,8 +97,8 @@ pub(super) fn overlapped<'t, 'g>(
     Ok(best)
 }
 
-/// Lets outputs overlap inputs at the highest steps of an attempt, as long as those become
-/// lower, and notes each set of nodes with a load below `peak`.
+/// Lets outputs overlap inputs at the highest steps of an attempt while the load falls, and records
+/// each node set with a load below `peak`.
 fn descend<'t, 'g>(
     context: &Context<'_>,
     attempt: &'t Attempt<'g>,
@@ -116,7 +116,7 @@ fn descend<'t, 'g>(
         .collect();
     let all = order.iter().zip(&candidates).filter(|&(_, &can)| can).map(|(&node, _)| node);
     let all: Vec<NodeId> = all.collect();
-    // About as low as it gets.
+    // No set is likely to be lower.
     if all.is_empty() || profile(context, attempt, &all)?.load() >= peak {
         return Ok(());
     }
@@ -146,13 +146,12 @@ fn descend<'t, 'g>(
     Ok(())
 }
 
-/// Returns sets of nodes of an attempt whose outputs might better overlap inputs, where the
-/// cheapest memories hold as many bytes as `rooms` says: the first one, the first two, and
-/// so on.
+/// Returns sets of nodes whose outputs might better overlap inputs. `rooms` gives the bytes of the
+/// cheapest memory, of the two cheapest together, and so on.
 ///
-/// Of few nodes, all sets. Otherwise two for each room: one that adds nodes at the highest
-/// steps until all is below the room, and one that adds every node at a step above the
-/// room that it lowers.
+/// With few nodes, all sets. Otherwise two sets for each room: the first adds nodes at the highest
+/// steps until all steps are below the room, the second adds every node that lowers a step above
+/// the room.
 pub(super) fn overlap_sets(
     context: &Context<'_>,
     attempt: &Attempt<'_>,
@@ -196,7 +195,7 @@ pub(super) fn overlap_sets(
     Ok(sets)
 }
 
-/// Returns those of the nodes `can` at steps above `room` whose overlap lowers their step.
+/// Returns the nodes in `can` at steps above `room` whose overlap lowers the step.
 fn lowered(
     context: &Context<'_>,
     attempt: &Attempt<'_>,
@@ -241,7 +240,7 @@ fn profile(context: &Context<'_>, attempt: &Attempt<'_>, overlapped: &[NodeId]) 
     Ok(Profile { live: spaces.map(|space| liveness.profile(SpaceId::new(space))).collect() })
 }
 
-/// Returns every set of some of the nodes, the largest first.
+/// Returns every subset of `nodes`, the largest first.
 fn subsets(nodes: &[NodeId]) -> Vec<Vec<NodeId>> {
     let mut sets: Vec<Vec<NodeId>> = (1_usize..1 << nodes.len())
         .map(|bits| {

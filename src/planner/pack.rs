@@ -1,4 +1,4 @@
-//! Offsets for one order, and the sizes of workspaces that go with them.
+//! Offsets for one order, and workspace sizes to match.
 
 use alloc::vec::Vec;
 
@@ -11,34 +11,34 @@ use crate::liveness::{ChosenWorkspace, Lifetimes, Liveness, LivenessOptions};
 use crate::pack::{Packing, Problem, SpacePacking, Status, solve};
 use crate::plan::MoveCost;
 
-/// Buffers with their spaces and offsets.
+/// Buffers with spaces and offsets.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) liveness: Liveness,
     pub(super) packing: Packing,
-    /// Cost of moving bytes, where the planner chose the spaces.
+    /// Move cost, if the planner chose the spaces.
     pub(super) move_cost: Option<MoveCost>,
 }
 
-/// An attempt with its buffers.
+/// An attempt with placed buffers.
 pub(super) struct Best<'t, 'g> {
     pub(super) attempt: &'t Attempt<'g>,
     pub(super) placed: Placed,
 }
 
 impl Best<'_, '_> {
-    /// Returns the bytes of its arenas.
+    /// Returns the arena bytes.
     pub(super) fn peak(&self) -> u64 {
         self.placed.packing.peak()
     }
 }
 
-/// Returns the buffers of a schedule and their offsets.
+/// Returns a schedule's placed buffers.
 ///
-/// An output in a larger input's bytes ties its place to that of the input, which can
-/// cost more bytes than it saves. Unless the result has as many bytes as are live at once, it
-/// is compared with a packing in which outputs take over inputs of equal size only. Outputs of
-/// the nodes `overlapped` overlap an input where they can.
+/// An output in a larger input's bytes ties its place to the input's place, which can cost more
+/// bytes than are saved. Unless the result equals the bytes that are live at once, a packing is
+/// tried in which outputs take over only inputs of equal size. Outputs of the nodes `overlapped`
+/// overlap an input where possible.
 pub(super) fn pack(
     context: &Context<'_>,
     schedule: &StepSchedule<'_>,
@@ -57,7 +57,7 @@ pub(super) fn pack(
     Ok(if second.packing.peak() < first.packing.peak() { second } else { first })
 }
 
-/// Returns the buffers of a schedule and their offsets under given rules.
+/// Returns the placed buffers of a schedule under given rules.
 fn pack_with(
     context: &Context<'_>,
     schedule: &StepSchedule<'_>,
@@ -78,7 +78,7 @@ fn pack_with(
         let packing = pack_problem(context, &smallest.problem)?;
         return placed(smallest, packing);
     }
-    // The peak with the smallest workspaces must not be exceeded by larger ones.
+    // Larger workspaces must not exceed the peak with the smallest workspaces.
     let least = pack_problem(context, &smallest.problem)?;
     let SpacePacking { peak: smallest_peak, lower_bound, .. } = least.spaces[0];
     let peak = smallest_peak.max(context.room.min(options.capacity.unwrap_or(u64::MAX)));
@@ -88,7 +88,8 @@ fn pack_with(
         let larger = smallest.clone().with_workspaces(graph, options, chosen.clone())?;
         let mut packing = pack_problem(context, &larger.problem)?;
         if packing.spaces[0].peak <= peak {
-            // Smaller workspaces might do with less: the bound is theirs.
+            // Smaller workspaces might need fewer bytes: the bound is that of the smallest
+            // workspaces.
             let packed = &mut packing.spaces[0];
             packed.lower_bound = lower_bound;
             packed.status =
@@ -115,9 +116,8 @@ fn pack_with(
     }
 }
 
-/// Returns the smallest packing that is found, for any capacities; with them as the target
-/// only where it does not fit, for a solver that is given one stops as soon as
-/// everything fits.
+/// Returns the smallest packing found for unlimited capacities. Capacities become the target only
+/// if that packing does not fit, since the solver stops as soon as a given target is met.
 pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<Packing> {
     let limited = problem.spaces().iter().any(|space| space.capacity().is_some());
     let budget = context.packing_budget();
@@ -136,8 +136,8 @@ pub(super) fn pack_problem(context: &Context<'_>, problem: &Problem) -> Result<P
     Ok(if decided || fitting.peak() < packing.peak() { fitting } else { packing })
 }
 
-/// Returns the buffers of `graph`, which the schedule runs, with every workspace at its smallest
-/// size, if workspaces count. Outputs of the nodes `overlapped` overlap an input where they can.
+/// Returns the buffers of `graph`, which the schedule runs, with every workspace at the smallest
+/// size, if workspaces count. Outputs of the nodes `overlapped` overlap an input where possible.
 pub(super) fn smallest(
     context: &Context<'_>,
     schedule: &StepSchedule<'_>,
@@ -153,8 +153,8 @@ pub(super) fn smallest(
     liveness.with_workspaces(graph, options, workspaces)
 }
 
-/// Returns every workspace that the nodes of `graph` need, at its smallest size, if the outputs
-/// of `overlapped` overlap inputs.
+/// Returns every workspace that the nodes in `graph` need, at the smallest size, if the outputs of
+/// `overlapped` overlap inputs.
 fn smallest_workspaces(
     graph: &Graph,
     order: &[NodeId],
@@ -176,8 +176,8 @@ fn smallest_workspaces(
     chosen
 }
 
-/// Gives each workspace the cheapest size that the `free` bytes of its step have room for, and of
-/// the steps that run at the same time.
+/// Gives each workspace the cheapest size that fits into the `free` bytes of the step and of the
+/// steps that run at the same time.
 fn enlarge_workspaces(
     graph: &Graph,
     alignment: Alignment,
@@ -187,7 +187,7 @@ fn enlarge_workspaces(
 ) {
     let rounded = |bytes| alignment.round_up(bytes).unwrap_or(u64::MAX);
     let steps = |step: Step| step.index()..lifetimes.until(step).index();
-    // Workspaces of the same step share the bytes that the step leaves free.
+    // Workspaces in a step share the bytes that the step leaves free.
     for workspace in &*chosen {
         for free in &mut free[steps(workspace.step)] {
             *free = free.saturating_sub(rounded(workspace.bytes));
@@ -214,7 +214,7 @@ fn enlarge_workspaces(
     }
 }
 
-/// Gives a workspace its next smaller size, and returns whether there is one.
+/// Gives a workspace the next smaller size, and returns whether such a size exists.
 fn shrink_workspace(graph: &Graph, workspace: &mut ChosenWorkspace) -> bool {
     let choices = &workspace_of(graph, workspace).choices;
     let smaller = choices
@@ -229,7 +229,7 @@ fn shrink_workspace(graph: &Graph, workspace: &mut ChosenWorkspace) -> bool {
     smaller.is_some()
 }
 
-/// Returns the declaration of a workspace.
+/// Returns a workspace's declaration.
 fn workspace_of<'g>(graph: &'g Graph, chosen: &ChosenWorkspace) -> &'g Workspace {
     &graph.node(chosen.node).effects().scratch(chosen.staging)[chosen.slot]
 }

@@ -1,4 +1,4 @@
-//! The buffers of one schedule in the memories where they cost least.
+//! Places the buffers of one schedule in the memories with the lowest move cost.
 
 use alloc::rc::Rc;
 use alloc::{format, vec, vec::Vec};
@@ -20,15 +20,15 @@ use crate::plan::{ShareRule, bytes_moved};
 /// The pairs of values that share bytes in a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sharing {
-    /// Whether outputs take over inputs of the same size only.
+    /// Whether outputs take over only inputs of the same size.
     pub(super) same_size: bool,
     /// Nodes whose outputs take over no input.
     pub(super) apart: Vec<NodeId>,
-    /// Nodes whose outputs overlap an input at a distance, where they can.
+    /// Nodes whose outputs overlap an input at a distance, where possible.
     pub(super) overlapped: Vec<NodeId>,
 }
 
-/// Buffers with memories and offsets, and their cost.
+/// Buffers with memories, offsets and cost.
 #[derive(Clone, Debug)]
 pub(super) struct FoundPlaces {
     pub(super) liveness: Liveness,
@@ -38,19 +38,19 @@ pub(super) struct FoundPlaces {
 }
 
 impl FoundPlaces {
-    /// The order of preference: first the cost, then the bytes.
+    /// Sort key: first the cost, then the bytes.
     pub(super) fn key(&self) -> (u64, u64) {
         (self.assignment.cost, self.assignment.packing.peak())
     }
 
-    /// Returns whether buffers may be in other places than at the start of their space's gap:
-    /// whether outputs are in larger or smaller inputs.
+    /// Returns whether buffers may be elsewhere than at the start of a gap, because outputs are in
+    /// larger or smaller inputs.
     pub(super) fn has_parts(&self) -> bool {
         self.liveness.problem.buffers().iter().any(|buffer| buffer.solid().is_none())
     }
 }
 
-/// The result of one trial.
+/// A trial's result.
 #[derive(Clone, Debug)]
 pub(super) enum Tried {
     Fits(Rc<FoundPlaces>),
@@ -90,7 +90,7 @@ pub(super) fn place(
 ) -> Result<Tried> {
     let schedule = &attempt.schedule;
     let homes = homes(&schedule.graph, memories)?;
-    // Space 0 stands for any: values only share bytes with those of the same home.
+    // Space 0 stands for any space: values share bytes only with values in the same space.
     let strictest = memories.spaces().iter().map(Space::alignment).max().unwrap_or_default();
     let mut spaces = vec![Space::new("any").with_alignment(strictest)];
     spaces.extend(memories.spaces().iter().cloned());

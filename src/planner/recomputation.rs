@@ -1,4 +1,4 @@
-//! Plans in which nodes run again, or values leave for a slow memory, so that they need fewer bytes.
+//! Plans in fewer bytes in which nodes run again, or values leave for a slow memory.
 
 use alloc::vec::Vec;
 
@@ -10,20 +10,22 @@ use crate::graph::Graph;
 use crate::plan::{Paging, Plan, Recomputed, Technique, Techniques, WorkspacePolicy};
 use crate::recompute::{Recompute, Schedule, retain_falling};
 
-/// Graphs with more nodes keep their order, but for simple improvements, before nodes run again.
+/// Graphs with more nodes keep the given order, except for simple improvements, before nodes run
+/// again.
 const MOST_NODES_TO_ORDER: usize = 1_200;
 
-/// Budgets of a curve.
+/// Budgets per curve.
 const POINTS: u64 = 20;
 
 impl Planner<'_> {
     /// Returns a plan in which nodes run again to meet a goal, already checked; a plan without
     /// repetitions where such a plan meets the goal.
     ///
-    /// Nodes that are [pure](crate::graph::Node::is_pure) may run again. The steps of a plan with
-    /// repetitions run one node each. If there is a memory to [page to](Self::paging_to), values may
-    /// also leave for it and come back, wherever that costs less; the bytes of the goal are those of
-    /// the other spaces. With [costs](Self::costs), bytes include the scratch memory of kernels.
+    /// Nodes that are [pure](crate::graph::Node::is_pure) may run again. Each step in a plan with
+    /// repetitions runs one node. If there is a memory to [page to](Self::paging_to), values may
+    /// also leave for that memory and come back, wherever paging costs less; the goal counts the
+    /// bytes in the other spaces. With [costs](Self::costs), bytes include the scratch memory of
+    /// kernels.
     ///
     /// # Errors
     ///
@@ -199,7 +201,7 @@ impl Planner<'_> {
         Ok(Curve { points, cost: searches.first().map_or(0, Recompute::cost), floor })
     }
 
-    /// Adds points below the first one to a curve.
+    /// Adds points below the first point to a curve.
     fn add_points(
         &self,
         graph: &Graph,
@@ -242,7 +244,7 @@ impl Planner<'_> {
         let end = known.partition_point(|figures| figures.bytes <= bytes);
         let mut least = u64::MAX;
         for index in (0..end).rev() {
-            // Copies that come back early may not leave room for themselves.
+            // Copies that come back early may leave no room.
             let mut tried = None;
             for limit in [bytes, 0] {
                 let schedule = search.known_schedule(index, limit);
@@ -297,7 +299,7 @@ impl Planner<'_> {
         let start = known.partition_point(|figures| figures.extra_cost > extra);
         let mut best = plain;
         let mut is_better = false;
-        // The arena of a schedule has its live bytes at least.
+        // The arena of a schedule has at least the live bytes.
         for (index, figures) in known.iter().enumerate().skip(start) {
             if figures.extra_cost == 0 || figures.bytes >= fast_bytes(&best) {
                 break;
@@ -312,13 +314,13 @@ impl Planner<'_> {
         if is_better { with_bound(graph, search, best) } else { Ok(best) }
     }
 
-    /// Returns a plan with the schedule of another one, with scratch memory: `executions` is the graph
-    /// of [`scheduled_with`](Graph::scheduled_with) with workspaces. It is already checked. Its order is the schedule, or another one that needs fewer
-    /// bytes with the scratch memory.
+    /// Returns a checked plan with the schedule of another plan and scratch memory: `executions` is
+    /// the graph of [`scheduled_with`](Graph::scheduled_with) with workspaces. The order is the
+    /// schedule, or another order that needs fewer bytes with the scratch memory.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`] if no node of the other plan runs again and no value is copied. As
+    /// [`Error::InvalidOption`] if in the other plan no node runs again and no value is copied. As
     /// [`plan_steps`](Self::plan_steps).
     pub(super) fn plan_executions(
         &self,
@@ -333,7 +335,7 @@ impl Planner<'_> {
         let steps: Vec<Vec<NodeId>> = other.order().map(|node| alloc::vec![node]).collect();
         let mut plan = self.plan_steps(executions, &steps)?;
         if executions.nodes().len() <= MOST_NODES_TO_ORDER {
-            // Scratch memory is declared for nodes that run by themselves.
+            // Scratch memory is declared for single nodes.
             let joining = [Technique::Fusion, Technique::Streaming, Technique::Duplicate];
             let left_out = joining.into_iter().fold(self.left_out, Techniques::with);
             let ordered = Self { left_out, ..*self }.plan(executions)?;
@@ -353,8 +355,8 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    /// Returns the plan of a schedule, without a bound of the extra work. A plan with repetitions is
-    /// not checked yet.
+    /// Returns a schedule's plan, without a bound on the extra work. A plan with repetitions is not
+    /// yet checked.
     fn plan_schedule(
         &self,
         graph: &Graph,
@@ -386,7 +388,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns a plan with the proven bound of its extra work, checked.
+/// Returns a checked plan with the proven bound on the extra work.
 fn with_bound(graph: &Graph, search: &Recompute<'_>, mut plan: Plan) -> Result<Plan> {
     if let Some(mut recomputed) = plan.recomputed.take() {
         let bytes = bytes_beside(&plan, recomputed.paging.is_some());
@@ -397,24 +399,24 @@ fn with_bound(graph: &Graph, search: &Recompute<'_>, mut plan: Plan) -> Result<P
     Ok(plan)
 }
 
-/// What a search for schedules starts from.
+/// The orders at which the schedule search starts.
 struct Starts {
     /// Plans in which each node runs once.
     plans: Vec<Plan>,
-    /// By start: orders of all nodes that are known to be good.
+    /// For each start: good orders of all nodes.
     orders: Vec<Vec<Vec<NodeId>>>,
 }
 
-/// Returns the plan with the fewest bytes, the first of equal ones.
+/// Returns the plan with the fewest bytes, the first of equal plans.
 fn least_bytes(plans: Vec<Plan>) -> Plan {
     let least = plans.into_iter().min_by_key(Plan::arena_bytes);
     least.expect("a start has a plan of the given order")
 }
 
-/// A plan, or the fewest bytes of one that was found.
+/// A plan, or the fewest bytes of any plan that was found.
 type FoundPlan = core::result::Result<Plan, u64>;
 
-/// Returns the plan with less extra work, the first one if both have as much.
+/// Returns the plan with less extra work; the first plan if equal.
 fn cheaper(first: FoundPlan, second: FoundPlan) -> FoundPlan {
     let extra = |plan: &Plan| plan.recomputed().map_or(0, |it| it.extra_cost);
     match (first, second) {

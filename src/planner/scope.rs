@@ -1,4 +1,4 @@
-//! The scope of a choice: what was searched, and the techniques that were not tried.
+//! The scope of a choice: the extent of the search, and the untried techniques.
 
 use super::attempt::Attempt;
 use super::context::{Context, MOST_NODES_TO_OVERLAP};
@@ -14,8 +14,7 @@ use crate::plan::{Effort, Granularity, OrderSearch, Provider, Search, Technique,
 /// Graphs with more nodes have no steps in strips.
 const MOST_NODES_IN_STRIPS: usize = 5_000;
 
-/// Returns the scope of the choice of the best attempt, with the bytes that no attempt goes below
-/// in any order.
+/// Returns the scope of the best attempt's choice, with a lower bound over all attempts and orders.
 pub(super) fn scope(
     context: &Context<'_>,
     attempts: &[Attempt<'_>],
@@ -26,12 +25,12 @@ pub(super) fn scope(
     let overlaps = liveness.overlapped().next().is_some();
     // And without scratch memory, which another order may need at a lower step.
     let by_scratch = is_raised_by_scratch(liveness)?;
-    // And as if there were one memory, in which values share all bytes that they can.
+    // The bound also holds for one memory, in which values share all bytes that can be shared.
     let is_split = context.memories.is_some_and(|memories| memories.spaces().len() > 1);
     // And as if values shared bytes by all techniques.
     let shares_less = attempt.techniques != context.options.optimize;
     let order = match attempt.order {
-        // Orders of one worker, too.
+        // Orders for one worker, too.
         _ if context.options.workers > 1 => OrderSearch::Beam,
         OrderSearch::Complete if overlaps || by_scratch || is_split || shares_less => {
             OrderSearch::Beam
@@ -59,8 +58,8 @@ fn is_raised_by_scratch(liveness: &Liveness) -> Result<bool> {
     Ok(load(problem)? > load(&alone)?)
 }
 
-/// Returns the techniques of the options that were not tried: for the size of the graph,
-/// because nodes may run in any order, or because time was up.
+/// Returns the options' techniques that were not tried: because of the graph's size, because nodes
+/// may run in any order, or because time was up.
 pub(super) fn skipped(context: &Context<'_>, attempts: &[Attempt<'_>]) -> Techniques {
     let given = attempts.iter().find(|attempt| attempt.schedule.is_given());
     let nodes = given.map_or(0, |attempt| attempt.schedule.order.len());
@@ -107,8 +106,8 @@ pub(super) fn skips_overlaps(context: &Context<'_>, attempts: &[Attempt<'_>]) ->
         && !nodes().any(|(schedule, node)| context.can_overlap(&schedule.graph, node))
 }
 
-/// Returns whether steps of a plan of `graph` might run strip by strip: some nodes make rows from
-/// rows, and the options and the target let the planner use them.
+/// Returns whether steps in a plan of `graph` might run strip by strip: some nodes make rows from
+/// rows, and the options and the target permit strips.
 pub(super) fn may_have_strips(context: &Context<'_>, graph: &Graph) -> bool {
     context.options.optimize.contains(Technique::Streaming)
         && context.target.granularity() == Granularity::Tile

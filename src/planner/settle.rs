@@ -1,8 +1,8 @@
 //! Fusion refinement: groups stream only where that lowers the peak.
 //!
-//! Pieces larger than elements cost time, since an operand that is not cut is read again for every
-//! piece. So each tiled group is compared with the groups that remain if its nodes do not stream,
-//! and is kept only if the peak needs it.
+//! Pieces larger than elements cost time, since an uncut operand is read again for every piece. So
+//! each tiled group is compared with the groups that remain if the nodes do not stream. The tiled
+//! group is kept only if the peak needs the group.
 
 use alloc::{vec, vec::Vec};
 
@@ -16,10 +16,9 @@ use crate::choose::fuse::Fusible;
 /// Returns the schedule of `attempt` without the tiled groups that the peak does not need, or
 /// that raise the peak; `None` if there are no such groups.
 ///
-/// A group runs where its last node does, so its parts can take its place one after the other,
-/// and only there does the number of live bytes change; two profiles tell which groups to
-/// keep. Where that is not quite so, because values share bytes in another way, the result
-/// is still measured.
+/// A group runs at the place of its last node, so the group's parts can replace the group one after
+/// the other, and live bytes change only at that place; two profiles tell which groups to keep. The
+/// result is still measured, since values may share bytes in another way.
 pub(super) fn settled<'g>(
     context: &Context<'_>,
     fusible: &Fusible<'g>,
@@ -58,7 +57,7 @@ pub(super) fn settled<'g>(
     Ok(is_better.then_some(Attempt { fusion, ..settled }))
 }
 
-/// Returns the groups that each step falls into if its nodes are fused by `fusion` only.
+/// Returns for each step the groups that remain if nodes are fused by `fusion` only.
 fn parts(fusible: &Fusible<'_>, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<Vec<NodeId>>> {
     let graph = fusible.graph;
     let mut step_of = vec![0; graph.nodes().len()];
@@ -67,7 +66,7 @@ fn parts(fusible: &Fusible<'_>, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<
             step_of[id.index()] = index;
         }
     }
-    // A step with a node that runs in others, too, stays as it is.
+    // A step with a node that runs in other steps, too, stays unchanged.
     let mut runs = vec![0_usize; graph.nodes().len()];
     steps.iter().flat_map(|step| *step).for_each(|id| runs[id.index()] += 1);
     let mut next = steps.len();
@@ -95,7 +94,7 @@ fn parts(fusible: &Fusible<'_>, fusion: Fusion, steps: &[&[NodeId]]) -> Vec<Vec<
         .collect()
 }
 
-/// Returns whether a node of a step runs in other steps, too.
+/// Returns whether a node in `step` runs in other steps, too.
 fn repeats(runs: &[usize], step: &[NodeId]) -> bool {
     step.iter().any(|id| runs[id.index()] > 1)
 }

@@ -11,7 +11,7 @@ use crate::base::Result;
 use crate::graph::Graph;
 use crate::plan::Plan;
 
-/// Returns a plan of `graph` that is not checked yet.
+/// Returns an unchecked plan of `graph`.
 pub(super) fn unchecked(context: &Context<'_>, graph: &Graph) -> Result<Plan> {
     let attempts = candidates(context, graph)?;
     let best = best_of(context, &attempts)?;

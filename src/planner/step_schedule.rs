@@ -8,12 +8,12 @@ use crate::base::{Error, NodeId, Result, Step};
 use crate::graph::Graph;
 use crate::liveness::{Lifetimes, Liveness, LivenessOptions};
 
-/// The graph of schedules: that of the caller, or one that they share.
+/// The graph of a schedule: the caller's graph, or a shared derived graph.
 #[derive(Clone, Debug)]
 pub(super) enum ScheduleGraph<'g> {
     /// The caller's.
     Given(&'g Graph),
-    /// One in which groups of nodes are single ones, or values are in other spaces.
+    /// A derived graph in which groups are single nodes, or values are in other spaces.
     Made(Rc<Graph>),
 }
 
@@ -35,34 +35,34 @@ impl Deref for ScheduleGraph<'_> {
     }
 }
 
-/// A graph as it is going to run: which of its nodes run as one, and in which order.
+/// A graph with fused groups and an order.
 #[derive(Clone, Debug)]
 pub(super) struct StepSchedule<'g> {
-    /// The graph, with groups of nodes as single ones.
+    /// The graph, with groups as single nodes.
     pub(super) graph: ScheduleGraph<'g>,
-    /// The order of its nodes.
+    /// The node order.
     pub(super) order: Vec<NodeId>,
-    /// By node: the nodes that it stands for; `None` if each stands for itself.
+    /// For each node: the nodes that the node stands for; `None` if each node stands for itself.
     members: Option<Rc<Vec<Vec<NodeId>>>>,
-    /// Whether it is the graph's own.
+    /// Whether the order is the graph's own.
     is_given: bool,
-    /// When several workers run the steps, if they do.
+    /// The times at which several workers run the steps, if there are several workers.
     table: Option<Rc<WorkerTimes>>,
 }
 
-/// When several workers run the steps of a schedule.
+/// The times at which several workers run the steps of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WorkerTimes {
-    /// By step: its time.
+    /// Time by step.
     pub(super) costs: Vec<u64>,
-    /// By step: the time at which it starts; ascending.
+    /// Start time by step; ascending.
     pub(super) starts: Vec<u64>,
-    /// By step: the first step that starts after it has ended.
+    /// For each step: the first step that starts after the step has ended.
     pub(super) until: Vec<Step>,
 }
 
 impl WorkerTimes {
-    /// Returns the table of steps, in the order in which they start.
+    /// Returns the time table for steps in start order.
     pub(super) fn new(costs: Vec<u64>, starts: Vec<u64>) -> Self {
         let end = |(&start, &cost): (&u64, &u64)| start.saturating_add(cost);
         let until = starts.iter().zip(&costs).map(end);
@@ -79,7 +79,7 @@ impl WorkerTimes {
 }
 
 impl<'g> StepSchedule<'g> {
-    /// Returns the graph as it is, in its own order.
+    /// Returns the unchanged graph, in its own order.
     pub(super) fn given(graph: &'g Graph) -> Self {
         Self {
             graph: ScheduleGraph::Given(graph),
@@ -95,7 +95,7 @@ impl<'g> StepSchedule<'g> {
         Self::in_strips(graph, steps, &[])
     }
 
-    /// Returns the schedule that runs `steps`, those that end with a node in `strips` strip by
+    /// Returns the schedule that runs `steps`; steps that end with a node in `strips` run strip by
     /// strip.
     pub(super) fn in_strips(
         graph: &'g Graph,
@@ -154,25 +154,25 @@ impl<'g> StepSchedule<'g> {
         Self { graph, order, members, is_given: false, table: None }
     }
 
-    /// Returns the same steps as several workers run them. Steps in the order of the schedule stay
-    /// the given ones, if they were.
+    /// Returns the same steps with the times of several workers. Steps in the order of the schedule
+    /// remain given steps.
     pub(super) fn timed(&self, order: Vec<NodeId>, table: WorkerTimes) -> Self {
         let is_given = self.is_given && order == self.order;
         Self { is_given, table: Some(Rc::new(table)), ..self.reordered(order) }
     }
 
-    /// Returns when several workers run the steps, if they do.
+    /// Returns the times at which several workers run the steps, if there are several workers.
     pub(super) fn table(&self) -> Option<&WorkerTimes> {
         self.table.as_deref()
     }
 
-    /// Returns the buffers of the schedule, without overlaps and workspaces.
+    /// Returns the schedule's buffers, without overlaps and workspaces.
     pub(super) fn liveness(&self, options: LivenessOptions) -> Result<Liveness> {
         self.liveness_of(&self.graph, options, &[])
     }
 
-    /// Returns the buffers of a graph with the steps of the schedule, without workspaces. Outputs
-    /// of the nodes `overlapped` overlap an input where they can.
+    /// Returns the buffers for a graph with the schedule's steps, without workspaces. Outputs of
+    /// the nodes `overlapped` overlap an input where possible.
     pub(super) fn liveness_of(
         &self,
         graph: &Graph,
@@ -187,7 +187,7 @@ impl<'g> StepSchedule<'g> {
         Liveness::with_lifetimes(graph, order, lifetimes, options, overlapped)
     }
 
-    /// Returns whether this is the graph as it is, in its own order.
+    /// Returns whether this is the unchanged graph, in its own order.
     pub(super) const fn is_given(&self) -> bool {
         self.is_given
     }

@@ -18,14 +18,14 @@ use crate::plan::{Granularity, OrderSearch, Plan, Search, Technique};
 /// A plan for given steps.
 pub(super) struct Stepped {
     pub(super) plan: Plan,
-    /// Whether overlaps that it could have were not tried.
+    /// Whether possible overlaps were not tried.
     skips_overlaps: bool,
     /// Bytes that some step needs by itself.
     floor: u64,
 }
 
-/// Returns a plan that runs `steps`, which were derived from those of another plan, with the scope
-/// of the choice of that plan's steps, as far as it holds for these. The plan is not checked yet.
+/// Returns an unchecked plan that runs `steps`, which were derived from another plan. The scope of
+/// the other plan's step choice is copied, as far as valid for these steps.
 pub(super) fn plan_after(
     context: &Context<'_>,
     graph: &Graph,
@@ -52,7 +52,7 @@ pub(super) fn plan_after(
             }
             order => order,
         },
-        // These steps may need fewer bytes than the other plan knew of.
+        // These steps may need fewer bytes than the other plan knew.
         floor: floor.min(plan.lower_bound()).min(lowest),
         estimate: None,
     });
@@ -80,7 +80,8 @@ pub(super) fn with_steps(
     if context.strips.is_empty() || context.has_workspaces() {
         unchecked(context, graph, steps)
     } else {
-        // Line buffers hold rows of values: they are placed even if no scratch memory is.
+        // Line buffers hold rows of values, so line buffers are placed even if no scratch memory
+        // is.
         let with_lines = with_line_buffers(graph, context.strips)?;
         let mut stepped = unchecked(&context.with_workspaces(), &with_lines, steps)?;
         stepped.plan.options = context.options;

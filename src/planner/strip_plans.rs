@@ -1,8 +1,8 @@
-//! Plans of which some steps run strip by strip.
+//! Plans in which some steps run strip by strip.
 //!
-//! A runner that knows kernels chooses the steps in strips by [`StripSearch`](super::StripSearch) and
-//! gives them to the planner. Where nobody provides scratch memory, no runner does: the planner chooses them by their
-//! bytes.
+//! A runner that knows kernels chooses the strip steps by [`StripSearch`](super::StripSearch) and
+//! gives the steps to the planner. If nobody provides scratch memory, no runner chooses: the
+//! planner chooses strip steps by bytes.
 
 use alloc::{vec, vec::Vec};
 
@@ -17,10 +17,10 @@ use crate::graph::Graph;
 use crate::liveness::{Liveness, Member};
 use crate::plan::Plan;
 
-/// Choices of steps in strips that are planned, at most, of one attempt.
+/// Most choices of strip steps that are planned per attempt.
 const ROUNDS: usize = 4;
 
-/// Returns a plan with fewer bytes than `plan`, of which some steps run strip by strip, if one of
+/// Returns a plan with fewer bytes than `plan` in which some steps run strip by strip, if one of
 /// the attempts leads to such a plan.
 ///
 /// The best attempt and the best one without groups are tried: a group cannot be cut in two.
@@ -35,7 +35,7 @@ pub(super) fn planned_in_strips(
     }
     let has_groups = |attempt: &&Attempt<'_>| steps_of(attempt).any(|step| step.len() > 1);
     let alone = attempts.iter().filter(|attempt| !has_groups(attempt));
-    // Attempts are sorted, so the first one may be both.
+    // Attempts are sorted, so the first attempt may be both.
     let alone = alone.min_by_key(|attempt| attempt.load);
     let is_other = |attempt: &&Attempt<'_>| !core::ptr::eq(*attempt, &raw const attempts[0]);
     let drafts = attempts.iter().take(1).chain(alone.filter(is_other));
@@ -49,8 +49,8 @@ pub(super) fn planned_in_strips(
     Ok(best)
 }
 
-/// Returns a plan with fewer than `below` bytes, with the steps of an attempt or several of them in
-/// strips. Offsets may not be found for all that fits by its size, so a few choices are tried.
+/// Returns a plan with fewer than `below` bytes in which steps of an attempt, alone or in regions,
+/// run in strips. Bytes that fit by size may have no offsets, so a few choices are tried.
 fn of_draft(
     context: &Context<'_>,
     graph: &Graph,
@@ -88,12 +88,12 @@ fn of_draft(
     Ok(best)
 }
 
-/// Iterates over the nodes of each step of an attempt.
+/// Iterates over the nodes in each step of an attempt.
 fn steps_of<'a>(attempt: &'a Attempt<'_>) -> impl Iterator<Item = &'a [NodeId]> {
     attempt.schedule.order.iter().map(|node| attempt.schedule.members(node))
 }
 
-/// Returns the values that have a place in the arena, those that share bytes together.
+/// Returns the values that have a place in the arena, grouped by shared bytes.
 fn held(
     graph: &Graph,
     attempt: &Attempt<'_>,

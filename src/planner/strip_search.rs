@@ -12,15 +12,14 @@ use crate::plan::{Placement, Plan};
 
 /// A search for the steps of a plan that run strip by strip, for a runner with kernels.
 ///
-/// A *region* is a run of steps whose last result is made some rows at a time, through all of them:
-/// the values between its steps shrink to line buffers. Of the plan's steps, as they are or in
-/// regions, those are chosen that need the fewest bytes within a limit of time (msf-CNN, Huang and
-/// Baccelli 2025).
+/// A *region* is a run of steps that makes its last result some rows at a time: the values between
+/// the steps shrink to line buffers. The search chooses between steps as they are and regions, for
+/// the fewest bytes within a time limit (msf-CNN, Huang and Baccelli 2025).
 ///
 /// # Examples
 ///
-/// A convolution from one plane to eight and one back: with line buffers of eight planes, the value
-/// between them does not exist as a whole.
+/// A convolution from one plane to eight and another back to one plane: with line buffers of eight
+/// planes, the value between the convolutions does not exist as a whole.
 ///
 /// ```
 /// use arenaplan::choose::{RowMoveCost, RowCost, RowKernel, StripLimits, Way};
@@ -69,9 +68,9 @@ pub struct StripSearch {
 }
 
 impl StripSearch {
-    /// Returns the nodes of `graph` that a run of steps in strips can have which has one of the
-    /// `wanted` steps of `plan`, as far as the plan tells. Others have no effect on what those steps
-    /// need, so that their kernels need not be known.
+    /// Returns the nodes of `graph` that can be in a strip region with one of the `wanted` steps of
+    /// `plan`, as far as the plan tells. Kernels of other nodes need not be known, since other
+    /// nodes have no effect on the bytes of the wanted steps.
     ///
     /// # Errors
     ///
@@ -81,17 +80,17 @@ impl StripSearch {
         Ok(nodes_in_reach(graph, &steps, &live_in(plan, &steps), wanted))
     }
 
-    /// Returns a search over the steps of `plan`, which is one of `graph`, for the fewest bytes in
-    /// its first space.
+    /// Returns a search over the steps of `plan`, a plan of `graph`, for the fewest bytes in the
+    /// first space.
     ///
     /// `kernels` say which nodes one call performs, and what calls cost; other nodes never run
-    /// strip by strip. `ways` are the ways to run each step as it is: all bytes that are live
-    /// meanwhile, and the time. Regions that do not keep to the limits by themselves are left out.
+    /// strip by strip. `ways` are the ways to run each step without strips: live bytes and time.
+    /// Regions that exceed a limit by themselves are left out.
     ///
     /// # Errors
     ///
     /// [`InvalidOption`](Error::InvalidOption) if a kernel cannot make its result some rows at a
-    /// time, or the ways are not those of the plan's steps; [`PlanMismatch`](Error::PlanMismatch) if
+    /// time, or the ways do not match the plan's steps; [`PlanMismatch`](Error::PlanMismatch) if
     /// the plan is of another graph.
     pub fn new(
         graph: &Graph,
@@ -115,14 +114,14 @@ impl StripSearch {
         Ok(Self { regions })
     }
 
-    /// Returns the steps that need the fewest bytes of those within the limits; `None` if none of
-    /// them run strip by strip.
+    /// Returns the steps with the fewest bytes within the limits; `None` if no step runs strip by
+    /// strip.
     ///
-    /// Bytes are those that are live at once: offsets may not be found for all of them.
+    /// Bytes are live bytes: offsets may not be found within these bytes.
     ///
     /// # Errors
     ///
-    /// Those of packing line buffers.
+    /// As packing line buffers.
     pub fn least(
         &mut self,
         limits: StripLimits,
@@ -131,8 +130,8 @@ impl StripSearch {
         self.regions.least(limits, budget)
     }
 
-    /// Forgets the steps in strips at this position of the choice that was returned last, since
-    /// kernels cannot run so after all: no later choice has them.
+    /// Removes the strip steps at this position of the last returned choice from all later choices,
+    /// because kernels cannot run the steps.
     pub fn refuse(&mut self, position: usize) {
         self.regions.refuse_chosen(position);
     }
@@ -145,7 +144,7 @@ fn live_in(plan: &Plan, steps: &[Vec<NodeId>]) -> Vec<u64> {
     live
 }
 
-/// Returns the nodes of each step.
+/// Returns the nodes by step.
 fn steps_of(graph: &Graph, plan: &Plan) -> Result<Vec<Vec<NodeId>>> {
     let steps: Vec<Vec<NodeId>> = plan.steps().iter().map(|step| step.nodes().collect()).collect();
     if let Some(node) = steps.iter().flatten().find(|id| id.index() >= graph.nodes().len()) {
@@ -155,11 +154,11 @@ fn steps_of(graph: &Graph, plan: &Plan) -> Result<Vec<Vec<NodeId>>> {
     Ok(steps)
 }
 
-/// Returns the values that have a place in the arena, those that share bytes together.
+/// Returns the values that have a place in the arena, grouped by shared bytes.
 fn held_in(graph: &Graph, plan: &Plan, steps: &[Vec<NodeId>]) -> Vec<Vec<PlacedPiece>> {
     let mut made: BTreeMap<ValueId, usize> = BTreeMap::new();
     for (at, step) in steps.iter().enumerate() {
-        // Values between the nodes of a step have no place.
+        // Values between the nodes in a step have no place.
         let last = step.last().map(|&node| graph.node(node));
         made.extend(
             last.into_iter().flat_map(|node| node.produces().map(|(_, value)| (value, at))),

@@ -17,7 +17,7 @@ use crate::liveness::Member;
 use crate::pack::{Buffer, Part, Problem, Space, SpacePacking, Status, max_load};
 use crate::plan::{InputMemory, OutputMemory, Plan, Search, SharedMember, SharedPlan, Together};
 
-/// A graph with its buffers and their offsets.
+/// A graph with placed buffers.
 struct Packed<'g> {
     graph: &'g Graph,
     schedule: StepSchedule<'g>,
@@ -26,11 +26,11 @@ struct Packed<'g> {
 }
 
 impl Planner<'_> {
-    /// Returns plans of several graphs that share one arena, already checked.
+    /// Returns checked plans of several graphs that share one arena.
     ///
-    /// Graphs that never run together need as much as the largest of them; their states keep
-    /// bytes that no other graph touches, since they must survive its runs. Graphs that run
-    /// at the same time lie side by side. If the [capacity](Self::capacity) is too small the
+    /// Graphs that never run together need as much as the largest graph. A state's bytes are
+    /// touched by no other graph, since states must survive the runs of other graphs. Graphs that
+    /// run at the same time lie side by side. If the [capacity](Self::capacity) is too small the
     /// best plan is returned all the same, and [`SharedPlan::fits`] tells.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ fn plan_together(
     Ok(shared)
 }
 
-/// Returns the buffers and offsets of one of the graphs.
+/// Returns the placed buffers of a single graph.
 fn packed_alone<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Packed<'g>> {
     let attempts = candidates(context, graph)?;
     let best = least(context, &attempts)?;
@@ -126,9 +126,9 @@ fn packed_alone<'g>(context: &Context<'_>, graph: &'g Graph) -> Result<Packed<'g
 
 /// Returns a lower bound for graphs that may all be at any step at once.
 ///
-/// Bytes that one graph never uses can be cut out of its offsets, so that it alone would
-/// do with the bytes that it uses. That keeps offsets aligned where no value asks for
-/// more than all do; else the bytes live at once must do as a bound.
+/// Bytes that a graph never uses can be cut out of the graph's offsets, so that the graph alone
+/// needs only its used bytes. Offsets stay aligned if all values ask for the same alignment;
+/// otherwise the bound is the bytes live at once.
 fn bound_of_all(context: &Context<'_>, packed: &[Packed<'_>]) -> Result<u64> {
     let mut sum = 0_u64;
     for one in packed {
@@ -144,8 +144,8 @@ fn bound_of_all(context: &Context<'_>, packed: &[Packed<'_>]) -> Result<u64> {
     Ok(sum)
 }
 
-/// Packs graphs that run one after the other, with states that last through all of them, and
-/// returns their lower bound.
+/// Packs graphs that run one after the other, with states that last through all runs, and returns
+/// the lower bound.
 fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64> {
     let horizons = packed.iter().map(|one| one.placed.liveness.problem.horizon().get().max(1));
     let mut starts = vec![0_u32];
@@ -193,8 +193,8 @@ fn pack_in_turn(context: &Context<'_>, packed: &mut [Packed<'_>]) -> Result<u64>
     Ok(packing.lower_bound())
 }
 
-/// Returns a space that is no larger than two others, with the bytes that neither of them lacks;
-/// its alignment is the smaller one, since buffers have their own.
+/// Returns a space within the capacities and without the reserved bytes of two spaces. The
+/// alignment is the smaller alignment, since buffers have alignments of their own.
 fn in_both(one: &Space, other: &Space) -> Space {
     let alignment = one.alignment().min(other.alignment());
     let capacity = one.capacity().into_iter().chain(other.capacity()).min();
@@ -208,8 +208,8 @@ fn in_both(one: &Space, other: &Space) -> Space {
     }
 }
 
-/// Returns where the arena of `plan` can begin behind another one: at a multiple of the alignment
-/// of everything that is placed in it.
+/// Returns the start of `plan`'s arena behind another arena: a multiple of the alignments of all
+/// placed buffers.
 fn after(last: &SharedMember, plan: &Plan, placed: &Placed) -> Result<u64> {
     let overflow = || Error::SizeOverflow { what: "the shared arena".into() };
     let end = last.base.checked_add(last.plan.arena_bytes()).ok_or_else(overflow)?;

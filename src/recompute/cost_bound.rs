@@ -1,4 +1,4 @@
-//! Bounds: the least extra work of any schedule within a number of bytes.
+//! Bounds: the least extra work of any schedule within so many bytes.
 
 use alloc::vec::Vec;
 
@@ -9,11 +9,11 @@ use crate::pack::Budget;
 /// Prices that are tried for each separator.
 const PRICES: usize = 14;
 
-/// Returns a proven lower bound of the extra work of every schedule with at most `bytes` live.
+/// Returns a proven lower bound of the extra work over all schedules with at most `bytes` live.
 ///
-/// The Lagrangian dual of the choice at each separator: at any price per byte, the cheapest choice
-/// less the price of all the bytes that may be retained. The dual is concave in the price, so a
-/// search by sections finds its maximum; each value that the search meets is a bound.
+/// The bound is the Lagrangian dual of the choice at each separator: at any price per byte, the
+/// cheapest choice less the price of all bytes that may be retained. The dual is concave in the
+/// price, so a section search finds the maximum; the dual at any price is a bound.
 pub(super) fn extra_bound(
     model: &SequenceModel,
     separators: &[Separator],

@@ -1,4 +1,4 @@
-//! Minimum cuts of a network (Dinic 1970).
+//! Minimum network cuts (Dinic 1970).
 
 use alloc::{collections::VecDeque, vec, vec::Vec};
 
@@ -9,10 +9,10 @@ pub(super) const UNLIMITED: u64 = 1 << 60;
 
 /// A network with a source, vertex 0, and a sink, vertex 1.
 pub(super) struct Network {
-    /// By vertex: its first arc, or [`NONE`].
+    /// For each vertex: the first arc, or [`NONE`].
     first: Vec<u32>,
-    /// By arc: the next arc of its vertex, the vertex that it leads to, the capacity left. Arc
-    /// `i ^ 1` is the reverse of arc `i`.
+    /// For each arc: the vertex's next arc, the target vertex, the remaining capacity. Arc `i ^ 1`
+    /// is the reverse of arc `i`.
     next: Vec<u32>,
     to: Vec<u32>,
     left: Vec<u64>,
@@ -41,7 +41,7 @@ impl Network {
         }
     }
 
-    /// Returns the largest flow, which is the capacity of a minimum cut.
+    /// Returns the maximum flow, which is the capacity of a minimum cut.
     pub(super) fn flow(&mut self) -> u64 {
         let mut total = 0_u64;
         while self.levels() {
@@ -60,12 +60,13 @@ impl Network {
         total
     }
 
-    /// Returns, by vertex, whether the source reaches it after [`flow`](Self::flow).
+    /// Returns for each vertex whether the source reaches the vertex after [`flow`](Self::flow).
     pub(super) fn source_side(&self) -> Vec<bool> {
         self.level.iter().map(|&level| level != NONE).collect()
     }
 
-    /// Finds the distance of each vertex from the source, and returns whether it reaches the sink.
+    /// Finds the distance of each vertex from the source, and returns whether the source reaches
+    /// the sink.
     fn levels(&mut self) -> bool {
         self.level.clear();
         self.level.resize(self.first.len(), NONE);

@@ -13,11 +13,11 @@ use crate::pack::Budget;
 /// Most nodes that one change runs again.
 const MOST_NODES: usize = 200;
 
-/// Changes that are evaluated of those that look best.
+/// Promising changes that are evaluated.
 const EVALUATED: usize = 10;
 
-/// Work of a search, counted in positions of sequences that were evaluated, so that results do not
-/// depend on the machine.
+/// The work of a search, counted in evaluated sequence positions, so that results do not depend on
+/// the machine.
 #[derive(Clone)]
 pub(super) struct SequenceWork<'a> {
     pub(super) left: u64,
@@ -38,15 +38,16 @@ impl SequenceWork<'_> {
     }
 }
 
-/// A value that is dropped for some steps, and made again before its next reader.
+/// A value that is dropped for some steps, and made again before the next reader.
 struct DroppedValue {
     /// The position before which the nodes run again.
     before: u32,
     nodes: Vec<u32>,
-    /// The node that copies the value to the slow memory, and the position that it runs before.
+    /// The node that copies the value to the slow memory, and the position that the copy runs
+    /// before.
     out: Option<(u32, u32)>,
     cost: u64,
-    /// Bytes above the budget that the gap saves at most, summed over its steps.
+    /// Most bytes above the budget that the gap saves, summed over the gap's steps.
     saved: u128,
 }
 
@@ -130,7 +131,7 @@ impl DroppedValue {
             longer.push(out);
             start = at(position);
         }
-        // A value leaves once: a later copy out reads what was copied already.
+        // A value leaves once: a later copy out reads the copied content.
         let is_other = |node: &&u32| self.out.is_none_or(|(out, _)| **node != out);
         longer.extend(sequence[start..at(self.before)].iter().filter(is_other));
         longer.extend_from_slice(&self.nodes);
@@ -186,7 +187,8 @@ fn changes(
             previous[at(read.instance)] = narrow(position);
         }
     }
-    // Positions above the budget with their excess, and by position: how many of them are before.
+    // Positions above the budget with the excess; for each position, the number of earlier such
+    // positions.
     let mut over: Vec<u64> = Vec::new();
     let mut over_before = Vec::with_capacity(now.live.len() + 1);
     for &live in &now.live {
@@ -240,7 +242,7 @@ struct Closure<'a> {
     model: &'a SequenceModel,
     now: &'a Evaluation,
     top: usize,
-    /// By node: the number of the last search that met it.
+    /// For each node: the number of the last search that met the node.
     met: Vec<u32>,
     searches: u32,
 }
@@ -251,8 +253,8 @@ impl<'a> Closure<'a> {
     }
 
     /// Returns the nodes that make `values` again before a position, without the instance
-    /// `dropped`, in an order in which they can run, and their cost. The value `leaving` will have
-    /// been copied to the slow memory.
+    /// `dropped`, in a valid order, and the cost. The value `leaving` will have been copied to the
+    /// slow memory.
     fn of(
         &mut self,
         values: &[u32],
@@ -263,7 +265,7 @@ impl<'a> Closure<'a> {
         self.searches += 1;
         let mut nodes = Vec::new();
         let mut cost = 0_u64;
-        // Nodes are pushed twice: on the second look their operands are there.
+        // Nodes are pushed twice: at the second visit the operands are there.
         let mut pending: Vec<(u32, bool)> = Vec::new();
         for &value in values {
             pending.push((self.maker(value, before, leaving), false));
@@ -305,8 +307,8 @@ impl<'a> Closure<'a> {
         Some((nodes, cost))
     }
 
-    /// Returns the node that makes a value again before a position: the one that copies it back, if
-    /// it has left, or is `leaving`, and copying is no dearer than its producer.
+    /// Returns the node that makes a value again before a position: the node that copies the value
+    /// back, if the value has left, or is `leaving`, and copying costs no more than the producer.
     fn maker(&self, value: u32, before: u32, leaving: u32) -> u32 {
         let producer = self.model.producer[at(value)];
         let Some((_, back)) = self.model.paging.as_ref().and_then(|paging| paging.nodes_of(value))
@@ -366,7 +368,7 @@ pub(super) fn pruned(
             (0..sequence.len()).filter(|&position| is_repeated[position]).collect();
         positions.sort_by_key(|&position| {
             let node = sequence[position];
-            // A copy out is left out after the copies in that read it.
+            // A copy out is left out after the copies in that read the same value.
             let is_out = model.is_copy(node) && !model.nodes[at(node)].is_pure;
             (core::cmp::Reverse(model.nodes[at(node)].cost), is_out, position)
         });

@@ -1,21 +1,23 @@
-//! Recomputation: sequences of node executions that need fewer bytes than any order of the nodes.
+//! Recomputation: sequences of node executions that need fewer bytes than any node order.
 //!
 //! A *schedule* is a sequence of executions in which a [pure](crate::graph::Node::is_pure) node may
 //! recur; each reader reads the latest value that was made before. Each execution is one step, so a
 //! value that is made twice has two live ranges and two places.
 //!
-//! [`Recompute::new`] prepares a graph: it improves the order, finds *separators* (nodes before which
-//! many bytes are retained), and makes sequences to begin with, by minimum cuts over prices of
-//! retained bytes, with the segments of Chen et al. (2016), the mirror of MXNet, and the reversal of
-//! chains by Griewank and Walther (2000). [`Recompute::within`] goes on from the best of these: it
-//! drops values at the highest step and makes them again before their next reader, by the largest
-//! gain per cost; leaves out executions that turn out to be superfluous; and repeats both after
-//! undoing a part. It does so once, over a grid of falling budgets: see `stairs.rs`. Formulations as retention intervals are those of Moccasin (Bartan et al. 2023);
-//! the problem is that of Checkmate (Jain et al. 2020).
+//! [`Recompute::new`] prepares a graph. The order is improved, *separators* (nodes before which
+//! many bytes are retained) are found, and the first sequences are made: by minimum cuts over
+//! prices for retained bytes, with the segments by Chen et al. (2016), with MXNet's mirror, and
+//! with chain reversal by Griewank and Walther (2000). [`Recompute::within`] improves the best of
+//! these sequences. Values at the highest step are dropped and made again before the next reader,
+//! by the largest gain per cost. Superfluous executions are left out. Both are repeated after
+//! undoing a part. This search runs once, over a grid of falling budgets: see `stairs.rs`. The
+//! formulation with retention intervals is that of Moccasin (Bartan et al. 2023); the problem is
+//! that of Checkmate (Jain et al. 2020).
 //!
 //! [`Recompute::paging_to`] lets values also leave for a slow memory and come back: see `paging.rs`.
 //!
-//! [`Recompute::bound`] is a proven lower bound of the extra work of any schedule: see `cost_bound.rs`.
+//! [`Recompute::bound`] is a proven lower bound of the extra work over all schedules: see
+//! `cost_bound.rs`.
 
 mod cost_bound;
 mod cut;
@@ -46,11 +48,11 @@ use sequence_search::{SequenceCandidate, SequenceSearch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// Segments of about equally many bytes, of which only the boundaries are retained, for the
+    /// Segments with about equally many bytes, of which only the boundaries are retained, for the
     /// number of segments with the fewest bytes (Chen et al. 2016).
     SqrtN,
-    /// Results of nodes that compute more than they move are retained; all others are made again
-    /// (the mirror of MXNet).
+    /// Results of nodes that compute more than they move are retained; all other results are made
+    /// again (MXNet's mirror).
     MxnetMirror,
 }
 
@@ -76,15 +78,15 @@ impl FromStr for Strategy {
     }
 }
 
-/// A schedule with its figures.
+/// A schedule with bytes and cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Schedule {
     /// The executions.
     pub executions: Vec<Execution>,
-    /// Bytes that are live at its highest step.
+    /// Bytes that are live at the highest step.
     pub bytes: u64,
-    /// Cost of the repetitions and of the copies.
+    /// Cost of the repetitions and copies.
     pub extra_cost: u64,
 }
 
@@ -165,17 +167,17 @@ impl<'a> Recompute<'a> {
         self.schedule(&self.search.plain)
     }
 
-    /// Returns the cheapest schedule that is found with at most `bytes` live. `None` if there is none.
+    /// Returns the cheapest schedule found with at most `bytes` live; `None` if there is none.
     ///
-    /// The search does not depend on `bytes`: it is made once, and more bytes never cost more work.
+    /// The search runs once and does not depend on `bytes`, and more bytes never cost more work.
     pub fn within(&mut self, bytes: u64) -> Option<Schedule> {
         let known = self.known();
         let end = known.partition_point(|figures| figures.bytes <= bytes);
         self.known_schedule(end.checked_sub(1)?, bytes)
     }
 
-    /// Returns the figures of the schedules that are found, in ascending order of bytes and descending
-    /// order of work.
+    /// Returns bytes and work of the found schedules, in ascending order by bytes and descending
+    /// order by work.
     pub(crate) fn known(&mut self) -> Vec<ScheduleFigures> {
         self.search.walk();
         if let Some(paging) = &mut self.paging {
@@ -191,8 +193,8 @@ impl<'a> Recompute<'a> {
         searched.front.iter().map(figures).collect()
     }
 
-    /// Returns one of the schedules that are [known](Self::known). Copies come back as early as `bytes`
-    /// let them, or the live bytes of the schedule if these are more.
+    /// Returns a [known](Self::known) schedule. Copies come back as early as `bytes`, or the
+    /// schedule's live bytes if larger, permit.
     pub(crate) fn known_schedule(&self, index: usize, bytes: u64) -> Option<Schedule> {
         let Some(paging) = &self.paging else {
             return Some(self.schedule(self.search.front.get(index)?));
@@ -202,21 +204,21 @@ impl<'a> Recompute<'a> {
         Some(self.schedule(&paging.candidate(sequence)?))
     }
 
-    /// Returns the schedule of a named strategy that needs the fewest bytes.
+    /// Returns the schedule by a named strategy that needs the fewest bytes.
     pub fn by_strategy(&self, strategy: Strategy) -> Option<Schedule> {
         let found = self.search.classic(strategy == Strategy::MxnetMirror)?;
         Some(self.schedule(&found))
     }
 
-    /// Returns the least extra cost of a schedule of Chen et al. with at most `bytes` live, over all
-    /// numbers of segments up to 40.
+    /// Returns the least extra cost of a schedule by Chen et al. with at most `bytes` live, over
+    /// all numbers of segments up to 40.
     pub fn extra_of_chen(&self, bytes: u64) -> Option<u64> {
         let cost = self.search.cheapest_of_chen(bytes)?;
         Some(cost.saturating_sub(self.cost()))
     }
 
-    /// Returns a proven lower bound of the extra cost of every schedule that keeps at most `bytes`
-    /// between two steps and runs each node by itself.
+    /// Returns a proven lower bound of the extra cost over all schedules that keep at most `bytes`
+    /// between two steps and run each node by itself.
     pub fn bound(&self, bytes: u64) -> u64 {
         self.paging.as_ref().unwrap_or(&self.search).bound(bytes)
     }
@@ -236,13 +238,13 @@ impl<'a> Recompute<'a> {
             .bound(bytes)
     }
 
-    /// Returns the bytes that no schedule goes below that runs each node by itself: the operands of
-    /// one node.
+    /// Returns a lower bound of the bytes over all schedules that run each node by itself: the
+    /// operands of one node.
     pub fn floor(&self) -> u64 {
         self.search.model.floor()
     }
 
-    /// Returns the cost of running each node once.
+    /// Returns the cost if each node runs once.
     pub const fn cost(&self) -> u64 {
         self.search.model.cost
     }

@@ -1,4 +1,4 @@
-//! Values, nodes and positions as numbers of 32 bits.
+//! Values, nodes and positions as 32-bit numbers.
 
 use crate::base::ValueId;
 

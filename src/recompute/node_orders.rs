@@ -1,4 +1,4 @@
-//! Orders of the nodes, each once, with fewer live bytes than the given one.
+//! Node orders without repetitions that need fewer live bytes than the given order.
 
 use alloc::{vec, vec::Vec};
 
@@ -7,8 +7,8 @@ use super::separator::{dependencies, dependents};
 use super::sequence::Evaluation;
 use super::sequence_model::SequenceModel;
 
-/// Returns the best of some orders: the given one, and others in which nodes that free bytes run
-/// early and nodes that take bytes run late.
+/// Returns the best of several orders: the given order, and orders in which nodes that free bytes
+/// run early and nodes that take bytes run late.
 pub(super) fn improved(model: &SequenceModel, others: &[Vec<u32>]) -> Vec<u32> {
     let mut found = Evaluation::default();
     let mut best = model.given.clone();
@@ -36,8 +36,8 @@ pub(super) fn improved(model: &SequenceModel, others: &[Vec<u32>]) -> Vec<u32> {
     best
 }
 
-/// Returns the order in which each node that leaves no more live bytes runs as soon as it can: it
-/// waits for its operands, and for the readers of a content that it replaces.
+/// Returns the order in which each node that does not raise the live bytes runs as soon as
+/// possible: after the operands, and after the readers of any content that the node replaces.
 fn early(model: &SequenceModel, order: &[u32]) -> Vec<u32> {
     let dependents = dependents(model);
     let mut waits: Vec<usize> = vec![0; model.nodes.len()];
@@ -92,7 +92,7 @@ fn early(model: &SequenceModel, order: &[u32]) -> Vec<u32> {
                     pending.push(dependent);
                 }
             }
-            // The readers of its operands may be the last ones now.
+            // The readers of the node's operands may be the last readers now.
             for &read in &facts.reads {
                 let producer = model.producer[at(read)];
                 if producer != NONE && left[at(model.root(read))] <= 2 {
@@ -108,8 +108,8 @@ fn early(model: &SequenceModel, order: &[u32]) -> Vec<u32> {
     result
 }
 
-/// Returns the order in which each node that takes more bytes than it frees runs as late as it can:
-/// just before the first node that depends on it.
+/// Returns the order in which each node that takes more bytes than the node frees runs as late as
+/// possible: just before the first dependent node.
 fn late(model: &SequenceModel, order: &[u32]) -> Vec<u32> {
     let dependents = dependents(model);
     let mut position = vec![0; model.nodes.len()];
@@ -121,7 +121,7 @@ fn late(model: &SequenceModel, order: &[u32]) -> Vec<u32> {
             last_reader[root] = last_reader[root].max(step);
         }
     }
-    // Walks backwards: a node is emitted before its first dependent that is emitted.
+    // Walks backwards: a node is emitted before the first emitted dependent node.
     let mut held: Vec<Vec<u32>> = vec![Vec::new(); order.len() + 1];
     for (step, &node) in order.iter().enumerate().rev() {
         let facts = &model.nodes[at(node)];
@@ -163,13 +163,13 @@ fn is_topological(model: &SequenceModel, order: &[u32]) -> bool {
     })
 }
 
-/// Bytes of a value that is small: a scalar of an optimizer, not a tensor of a layer.
+/// Bytes of a small value: an optimizer scalar, not a layer tensor.
 const SMALL: u64 = 1024;
 
-/// Returns the order in which nodes that need and make small values only run first.
+/// Returns the order in which nodes that need and make only small values run first.
 ///
-/// The step counter of an optimizer is such a value, and its decay rates. A graph may make them last,
-/// and then each gradient would wait for them.
+/// An optimizer's step counter is such a value, and so are decay rates. A graph may make these
+/// values last, and then each gradient would wait for them.
 pub(super) fn small_first(model: &SequenceModel, order: &[u32]) -> Vec<u32> {
     let mut readers: Vec<Vec<u32>> = vec![Vec::new(); model.bytes.len()];
     for node in (0..model.nodes.len()).map(narrow) {
@@ -199,8 +199,8 @@ pub(super) fn small_first(model: &SequenceModel, order: &[u32]) -> Vec<u32> {
     first
 }
 
-/// Returns the sequence in which each node that replaces a content runs as soon as it can: behind
-/// its operands and the last reader of the content. So a gradient ends with the update that reads
+/// Returns the sequence in which each node that replaces a content runs as soon as possible: behind
+/// the operands and the last reader of the content. So a gradient ends with the update that reads
 /// the gradient.
 pub(super) fn updates_early(model: &SequenceModel, sequence: &[u32]) -> Vec<u32> {
     // By value: reads left.
@@ -208,7 +208,7 @@ pub(super) fn updates_early(model: &SequenceModel, sequence: &[u32]) -> Vec<u32>
     for &node in sequence {
         model.nodes[at(node)].reads.iter().for_each(|&it| left[at(model.root(it))] += 1);
     }
-    // By value: the updates that read it, and those that replace it.
+    // For each value: the updates that read the value, and the updates that replace the value.
     let mut reads: Vec<Vec<u32>> = vec![Vec::new(); model.bytes.len()];
     let mut replaces: Vec<Vec<u32>> = vec![Vec::new(); model.bytes.len()];
     for (node, facts) in (0_u32..).zip(&model.nodes).filter(|(_, it)| !it.replaces.is_empty()) {

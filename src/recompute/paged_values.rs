@@ -1,4 +1,4 @@
-//! Values that may be copied to a slow memory, and the nodes that stand for their copies.
+//! Values that may be copied to a slow memory, and the nodes that stand for the copies.
 
 use alloc::vec::Vec;
 
@@ -9,9 +9,9 @@ use crate::base::{Execution, NodeId, ValueId};
 pub(super) struct PagedValues {
     /// The first node that copies.
     pub(super) first: u32,
-    /// The value of each pair of nodes.
+    /// The value for each node pair.
     pub(super) values: Vec<u32>,
-    /// By value: its pair, or [`NONE`].
+    /// For each value: the node pair, or [`NONE`].
     pub(super) pairs: Vec<u32>,
     /// By pair: bytes in the slow memory.
     pub(super) slow: Vec<u64>,
@@ -32,7 +32,7 @@ impl PagedValues {
         Some((index / 2, index % 2 == 1))
     }
 
-    /// Returns the value of a pair.
+    /// Returns the value for a node pair.
     pub(super) fn value_of(&self, pair: u32) -> u32 {
         self.values[at(pair)]
     }

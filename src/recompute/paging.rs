@@ -1,10 +1,10 @@
-//! Copies to a slow memory and back, as nodes behind those of the graph.
+//! Copies to a slow memory and back, as nodes behind the graph's nodes.
 //!
-//! For each value that may be copied the model has two more nodes and one more value. The node *out*
-//! reads the value and writes its copy, which has no bytes in the arena; the node *in* reads the copy
-//! and makes the value again. So a sequence with copies is a sequence of executions like any other: a
-//! value that comes back is a value that was made again by another node. A schedule runs *out* once
-//! at most, and *in* as often as is worth it.
+//! For each value that may be copied the model has two more nodes and one more value. The node
+//! *out* reads the value and writes a copy, which has no bytes in the arena; the node *in* reads
+//! the copy and makes the value again. So a sequence with copies is a sequence of executions like
+//! any other: a value that comes back was made again by another node. A schedule runs *out* at most
+//! once, and *in* as often as worthwhile.
 
 use alloc::{vec, vec::Vec};
 
@@ -17,8 +17,8 @@ use crate::graph::{Graph, ValueKind};
 use crate::pack::Space;
 
 impl SequenceModel {
-    /// Adds nodes that copy values to `slow` and back: those between two nodes, which are in the
-    /// default space and show no bytes of another value.
+    /// Adds nodes that copy values to `slow` and back: values between two nodes, in the default
+    /// space, that show no bytes of another value.
     pub(super) fn add_paging(&mut self, graph: &Graph, slow: &Space) {
         let count = graph.values().len();
         let mut paging = PagedValues {
@@ -77,7 +77,7 @@ impl SequenceModel {
         Some((back, cost))
     }
 
-    /// Returns whether a node copies a value, and is none of the graph.
+    /// Returns whether a node copies a value, and is not in the graph.
     pub(super) fn is_copy(&self, node: u32) -> bool {
         at(node) >= self.count
     }
@@ -103,9 +103,9 @@ impl SequenceModel {
         sequence.iter().copied().filter(is_needed).collect()
     }
 
-    /// Returns the sequence with each copy in as early as `budget` lets it be, until the nodes that
-    /// run meanwhile cost as much as the copy: on a machine that copies beside its work, nothing
-    /// waits for it then.
+    /// Returns the sequence with each copy in moved as early as `budget` permits, until the nodes
+    /// in between cost as much as the copy: on a machine that copies beside the computation, no
+    /// node then waits for the copy.
     pub(super) fn prefetched(&self, sequence: Vec<u32>, budget: u64) -> Vec<u32> {
         let Some(paging) = &self.paging else { return sequence };
         let mut sequence = sequence;

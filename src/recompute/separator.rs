@@ -1,9 +1,9 @@
-//! Separators: what later nodes need of earlier ones, and the cheapest way to have it with few
-//! bytes retained.
+//! Separators: the values that later nodes need from earlier nodes, and the cheapest way to provide
+//! these values with few retained bytes.
 //!
-//! Just before a node *d* runs first, in any order and any sequence of executions, each value that
-//! *d* and its descendants read from other nodes is retained, or made later. An ancestor of *d*
-//! that runs later runs again. The cheapest choice for a price per retained byte is a minimum cut.
+//! Just before a node *d* runs first, in any sequence of executions, each value that *d* and its
+//! descendants read from other nodes is retained, or made later. An ancestor of *d* that runs later
+//! runs again. The cheapest choice for a price per retained byte is a minimum cut.
 
 use alloc::{vec, vec::Vec};
 
@@ -11,26 +11,26 @@ use super::cut::{Network, UNLIMITED};
 use super::narrow_ids::{NONE, at, narrow};
 use super::sequence_model::SequenceModel;
 
-/// Binary digits of a price after the point.
+/// Fractional binary digits of a price.
 const PRICE_BITS: u32 = 16;
 
 /// A node before which values are retained or made again.
 pub(super) struct Separator {
     /// The node.
     pub(super) node: u32,
-    /// By node: whether it comes before in every order.
+    /// For each node: whether the node comes before the separator in every order.
     is_ancestor: Vec<bool>,
-    /// The values that it and its descendants read from other nodes.
+    /// The values that the separator and its descendants read from other nodes.
     pub(super) needed: Vec<u32>,
-    /// Their bytes together.
+    /// The bytes of `needed` together.
     pub(super) bytes: u64,
 }
 
 /// The cheapest choice at a price.
 pub(super) struct RetainedChoice {
-    /// Price of the retained bytes and cost of the nodes that run again, together.
+    /// Price of the retained bytes plus cost of the repeated nodes.
     pub(super) total: u64,
-    /// By value: whether it is retained.
+    /// For each value: whether the value is retained.
     pub(super) retained: Vec<bool>,
     /// Retained values that are cheaper to copy to the slow memory and back.
     pub(super) copied: Vec<u32>,
@@ -96,7 +96,7 @@ impl Separator {
             let shown = model.shows[at(value)];
             let producer = model.producer[at(value)];
             if shown != NONE {
-                // A part of another value may be retained without the rest.
+                // A piece of another value may be retained without the rest.
                 let is_part = model.bytes[at(value)] < model.bytes[at(model.root(value))];
                 let price = if is_part { 0 } else { UNLIMITED };
                 network.arc(value_at(value), value_at(shown), price);
@@ -150,7 +150,7 @@ impl Separator {
     }
 }
 
-/// Returns the price of some bytes, rounded down.
+/// Returns the price for some bytes, rounded down.
 pub(super) fn cost_of(bytes: u64, price: u64) -> u64 {
     let cost = (u128::from(bytes) * u128::from(price)) >> PRICE_BITS;
     u64::try_from(cost).unwrap_or(u64::MAX)
@@ -169,7 +169,7 @@ pub(super) fn dependencies(model: &SequenceModel, node: u32) -> impl Iterator<It
     made.filter(|&producer| producer != NONE).chain(facts.after.iter().copied())
 }
 
-/// Returns, by node, the nodes that depend on it.
+/// Returns for each node the dependent nodes.
 pub(super) fn dependents(model: &SequenceModel) -> Vec<Vec<u32>> {
     let mut dependents = vec![Vec::new(); model.nodes.len()];
     for node in (0..model.nodes.len()).map(narrow) {
@@ -202,7 +202,7 @@ pub(super) fn separators(model: &SequenceModel, sequence: &[u32], count: usize) 
             chosen.push((position, separator));
         }
     }
-    // The best of the nodes around the first ones, which were not looked at.
+    // The best of the neighbors around the first separators, which were not examined.
     for (position, separator) in chosen.iter_mut().take(REFINED) {
         let around = position.saturating_sub(stride)..(*position + stride).min(sequence.len());
         for &node in &sequence[around] {

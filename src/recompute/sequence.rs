@@ -5,41 +5,41 @@ use alloc::{vec, vec::Vec};
 use super::narrow_ids::{NONE, at, narrow};
 use super::sequence_model::SequenceModel;
 
-/// One content of a value: it is live from the execution that makes it to its last reader.
+/// One content of a value: live from the execution that makes the content to the last reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instance {
     /// The value.
     pub(super) value: u32,
-    /// The position that makes it; 0 for a value that is supplied.
+    /// The position that makes the content; 0 for a supplied value.
     pub(super) birth: u32,
-    /// The last position that reads it.
+    /// The last position that reads the content.
     pub(super) last: u32,
-    /// Whether a node makes it.
+    /// Whether a node makes the content.
     pub(super) is_made: bool,
 }
 
-/// A value that became readable: under its name the bytes of an instance are read.
+/// A value that became readable: reads of the value are reads of the bound instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
-    /// The position that makes it.
+    /// The position that makes the value.
     pub(super) position: u32,
-    /// The instance, or [`NONE`] for bytes outside of the arena.
+    /// The instance, or [`NONE`] for bytes outside the arena.
     pub(super) instance: u32,
-    /// The binding of the same value before, or [`NONE`].
+    /// The previous binding of the same value, or [`NONE`].
     pub(super) before: u32,
-    /// The binding of another value whose bytes it shows, or [`NONE`].
+    /// The binding of another value whose bytes the value shows, or [`NONE`].
     pub(super) shown: u32,
 }
 
-/// A read of an instance.
+/// A read from an instance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InstanceRead {
     pub(super) instance: u32,
-    /// The value under whose name it is read.
+    /// The value under whose name the instance is read.
     pub(super) value: u32,
-    /// The position that reads it; the end for values that are kept.
+    /// The position that reads the instance; the end for values that are kept.
     pub(super) position: u32,
-    /// What the value was bound to there.
+    /// The binding of the value at that position.
     pub(super) binding: u32,
 }
 
@@ -48,21 +48,21 @@ pub(super) struct InstanceRead {
 pub(super) struct Evaluation {
     pub(super) instances: Vec<Instance>,
     pub(super) bindings: Vec<Binding>,
-    /// By value: its last binding, or [`NONE`].
+    /// For each value: the last binding, or [`NONE`].
     pub(super) latest: Vec<u32>,
-    /// Reads, in the order of the sequence; those of the end are last.
+    /// Reads in sequence order; reads at the end are last.
     pub(super) reads: Vec<InstanceRead>,
-    /// By position: its first read; one more for the end.
+    /// For each position: the first read; one more for the end.
     first_read: Vec<u32>,
-    /// By node: how often it ran.
+    /// For each node: the number of runs.
     pub(super) runs: Vec<u32>,
-    /// By value: the position at which it was replaced, or [`NONE`].
+    /// For each value: the position at which the value was replaced, or [`NONE`].
     pub(super) replaced_at: Vec<u32>,
     /// By position: bytes that are live.
     pub(super) live: Vec<u64>,
     /// The same, with the bytes of outputs that take over inputs; one more for the end.
     pub(super) gross: Vec<i64>,
-    /// The most of them.
+    /// The most live bytes at any position.
     pub(super) peak: u64,
     /// Cost of all executions.
     pub(super) cost: u64,
@@ -78,13 +78,13 @@ impl Evaluation {
         self.live.iter().map(|&live| u128::from(live.saturating_sub(budget))).sum()
     }
 
-    /// Returns where the reads of a position begin and end.
+    /// Returns the range of the reads at a position.
     pub(super) fn reads_at(&self, position: usize) -> (usize, usize) {
         (at(self.first_read[position]), at(self.first_read[position + 1]))
     }
 
-    /// Evaluates a sequence, and returns whether it is valid: each reader finds its operands, with
-    /// the content that they have in the graph.
+    /// Evaluates a sequence, and returns whether the sequence is valid: each reader finds the
+    /// operands with the same content as in the graph.
     pub(super) fn run(&mut self, model: &SequenceModel, sequence: &[u32]) -> bool {
         self.bind(model, sequence) && {
             self.sweep(model, sequence);
@@ -250,7 +250,7 @@ impl Evaluation {
     }
 }
 
-/// Returns the bytes of outputs of a node that take over inputs which die at its position.
+/// Returns the bytes of node outputs that take over inputs which die at the node's position.
 pub(super) fn credit(
     model: &SequenceModel,
     instances: &[Instance],

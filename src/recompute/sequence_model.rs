@@ -12,50 +12,50 @@ use crate::plan::{InputMemory, OutputMemory};
 /// The facts about a graph.
 pub(super) struct SequenceModel {
     pub(super) nodes: Vec<NodeFacts>,
-    /// By value: bytes in the arena, rounded up; 0 outside of the arena.
+    /// For each value: bytes in the arena, rounded up; 0 outside the arena.
     pub(super) bytes: Vec<u64>,
-    /// By value: bytes in the arena that no operand of its node may be a piece of.
+    /// For each value: bytes in the arena that no operand of the producer may be a piece of.
     pub(super) own: Vec<u64>,
-    /// By value: the value whose bytes it shows, or [`NONE`].
+    /// For each value: the value whose bytes the value shows, or [`NONE`].
     pub(super) shows: Vec<u32>,
-    /// By value: the node that makes it, or [`NONE`].
+    /// For each value: the producer, or [`NONE`].
     pub(super) producer: Vec<u32>,
-    /// By value: whether it is needed after the last node.
+    /// For each value: whether the value is needed after the last node.
     pub(super) kept: Vec<bool>,
-    /// By value: whether an output may take over its bytes.
+    /// For each value: whether an output may take over the bytes.
     pub(super) may_take: Vec<bool>,
     /// Values that are there before the first node runs.
     pub(super) supplied: Vec<u32>,
     /// Bytes that are held at every step.
     pub(super) resident: u64,
-    /// Cost of running every node once.
+    /// Cost if every node runs once.
     pub(super) cost: u64,
-    /// By value: the node that replaces it, or [`NONE`].
+    /// For each value: the node that replaces the value, or [`NONE`].
     pub(super) replaced_by: Vec<u32>,
-    /// The order of the graph.
+    /// The graph's order.
     pub(super) given: Vec<u32>,
-    /// Number of nodes of the graph; those behind copy values.
+    /// Number of graph nodes; the nodes behind copy values.
     pub(super) count: usize,
-    /// The values that may be copied to a slow memory, if there is one.
+    /// The values that may be copied to a slow memory, if there is such a memory.
     pub(super) paging: Option<PagedValues>,
 }
 
 /// The facts about a node.
 #[derive(Default)]
 pub(super) struct NodeFacts {
-    /// Values whose bytes it reads, as often as it does.
+    /// Values whose bytes the node reads, once per read.
     pub(super) reads: Vec<u32>,
     pub(super) writes: Vec<u32>,
-    /// Pairs of an input and an output that may take it over, by output.
+    /// Pairs of an input and an output that may take over the input, by output.
     pub(super) in_place: Vec<(u32, u32)>,
     pub(super) cost: u64,
-    /// Whether it may run again.
+    /// Whether the node may run again.
     pub(super) is_pure: bool,
     /// Nodes that must run before.
     pub(super) after: Vec<u32>,
-    /// Values that may be replaced, of which it reads the previous content.
+    /// Replaceable values whose previous content the node reads.
     pub(super) previous: Vec<u32>,
-    /// Values that it replaces.
+    /// Values that the node replaces.
     pub(super) replaces: Vec<u32>,
 }
 
@@ -99,7 +99,8 @@ impl SequenceModel {
             match value.kind() {
                 ValueKind::Constant | ValueKind::Inner => {}
                 ValueKind::Activation => {
-                    // The bytes of a value that is written back are those of its home.
+                    // The bytes of a value that is written back are the bytes of the replaced
+                    // value.
                     if !is_callers && !written_back[index] {
                         model.bytes[index] = rounded;
                     }
@@ -133,7 +134,7 @@ impl SequenceModel {
             facts.after.append(&mut state_order[index]);
             for &value in &facts.writes {
                 model.producer[at(value)] = narrow(index);
-                // Outputs keep their names: the values of a second run have others.
+                // Outputs keep their names, and the values of a second run have other names.
                 facts.is_pure &= !model.kept[at(value)];
             }
             model.cost = model.cost.saturating_add(facts.cost);
@@ -205,7 +206,7 @@ impl SequenceModel {
         for (step, &node) in self.given.iter().enumerate() {
             position[at(node)] = step;
         }
-        // By value: the last step of the given order that reads it.
+        // For each value: the last step in the given order that reads the value.
         let mut last = vec![0; self.bytes.len()];
         for (node, facts) in self.nodes.iter().enumerate() {
             for &read in &facts.reads {
@@ -219,7 +220,8 @@ impl SequenceModel {
                 let (input, output) = (pair[0], pair[1]);
                 let home = self.root(input);
                 let replaced = self.replaced_by[at(home)];
-                // A plan copies a view of a content that is replaced before its last reader.
+                // A plan copies a view if the shown content is replaced before the last reader of
+                // the view.
                 let is_copied = replaced != NONE && last[at(output)] > position[at(replaced)];
                 let is_view = options.views && !is_copied && !self.kept[at(output)];
                 let is_open = self.shows[at(output)] == NONE;
@@ -248,11 +250,12 @@ impl SequenceModel {
         value
     }
 
-    /// Returns the most bytes that one node needs by itself, in any sequence: its operands, less the
+    /// Returns the most bytes that one node needs by itself, in any sequence: the operands, less
     /// outputs that may take over an input.
     pub(super) fn floor(&self) -> u64 {
         let step = |facts: &NodeFacts| {
-            // Of several parts of one value, the largest counts: the others may be within it.
+            // Of several parts of one value, the largest counts: the other parts may be within the
+            // largest.
             let mut seen: Vec<(u32, u64)> = Vec::with_capacity(facts.reads.len());
             for &value in &facts.reads {
                 let (root, bytes) = (self.root(value), self.bytes[at(value)]);
@@ -281,8 +284,8 @@ impl SequenceModel {
 }
 
 impl NodeFacts {
-    /// Notes the views of a node: pairs of an input and an output, in [`previous`](Self::previous)
-    /// until all nodes are known.
+    /// Records the views of a node: pairs of an input and an output, in
+    /// [`previous`](Self::previous) until all nodes are known.
     fn with_views(mut self, graph: &Graph, options: LivenessOptions, node: &Node) -> Self {
         let effects = node.effects();
         let bytes = |value: Option<ValueId>| value.map(|value| graph.value(value).bytes());

@@ -1,4 +1,5 @@
-//! The search: starts, greedy reduction, pruning, and rounds that undo a part and repair it.
+//! The search: starts, greedy reduction, pruning, and rounds that undo a part and repair the
+//! sequence.
 
 use alloc::vec::Vec;
 
@@ -20,22 +21,22 @@ const SEPARATORS: usize = 12;
 /// Separators that starts are made with.
 const STARTED: usize = 3;
 
-/// Prices of starts, each twice the one before.
+/// Prices for starts, each twice the previous price.
 const PRICES: usize = 28;
 
-/// Most segments of a start of Chen et al.
+/// Most segments in a start by Chen et al.
 const SEGMENTS: usize = 40;
 
 /// Most starts that the greedy search goes on from.
 const CONTINUED: usize = 10;
 
-/// Rounds of improvement.
+/// Improvement rounds.
 const ROUNDS: usize = 60;
 
-/// A sequence with its figures.
+/// A sequence with peak and cost.
 #[derive(Clone)]
 pub(super) struct SequenceCandidate {
-    /// Bytes that are live at its highest position.
+    /// Bytes that are live at the highest position.
     pub(super) peak: u64,
     /// Cost of all executions.
     pub(super) cost: u64,
@@ -65,8 +66,8 @@ impl<'a> SequenceSearch<'a> {
         search
     }
 
-    /// Prepares a search that may also copy values to `slow` and back, and begins with the sequences
-    /// of one that may not.
+    /// Prepares a search that may also copy values to `slow` and back, and starts from the
+    /// sequences of a search without copies.
     pub(super) fn with_paging(&self, graph: &Graph, model: SequenceModel, slow: &Space) -> Self {
         let plain = self.plain.clone();
         let separators = separators(&model, &plain.sequence, SEPARATORS);
@@ -109,7 +110,7 @@ impl<'a> SequenceSearch<'a> {
         search
     }
 
-    /// Adds a sequence to those that searches begin with, if it is valid.
+    /// Adds a valid sequence to the starts of searches.
     fn begin_with(&mut self, sequence: &[u32]) {
         if let Some(candidate) = self.candidate(self.model.tidied(sequence)) {
             self.keep(candidate.clone());
@@ -122,7 +123,7 @@ impl<'a> SequenceSearch<'a> {
         other.front.iter().for_each(|it| self.keep(it.clone()));
     }
 
-    /// Returns the search with copies to `slow` among its nodes, if there is such a memory.
+    /// Returns the search with copies to `slow` among the nodes, if there is such a memory.
     pub(super) fn with_copies(mut self, graph: &Graph, slow: Option<&Space>) -> Self {
         if let Some(slow) = slow {
             self.model.add_paging(graph, slow);
@@ -146,7 +147,7 @@ impl<'a> SequenceSearch<'a> {
         search
     }
 
-    /// Returns the candidate of a sequence, if the sequence is valid.
+    /// Returns the candidate for a sequence, if the sequence is valid.
     pub(super) fn candidate(&self, sequence: Vec<u32>) -> Option<SequenceCandidate> {
         let mut found = Evaluation::default();
         let is_valid = found.run(&self.model, &sequence);
@@ -244,7 +245,8 @@ impl<'a> SequenceSearch<'a> {
         let limits = self.limits;
         let mut work = SequenceWork { left, limits };
         let mut chosen: Vec<SequenceCandidate> = Vec::new();
-        // The cheapest starts that fit, those that nearly fit, and the sequence without repetition.
+        // The cheapest starts that fit, the starts that nearly fit, and the sequence without
+        // repetition.
         let fits = self.starts.iter().chain(&self.front).filter(|it| it.peak <= bytes);
         let mut fits: Vec<&SequenceCandidate> = fits.collect();
         fits.sort_by_key(|it| (it.cost, it.peak));
@@ -254,7 +256,7 @@ impl<'a> SequenceSearch<'a> {
         let mut near: Vec<&SequenceCandidate> = near.collect();
         near.sort_by_key(|it| (it.cost, it.peak));
         near.dedup_by_key(|it| (it.cost, it.peak));
-        // Of starts that need more bytes, those that no other one beats.
+        // Of starts that need more bytes, only the starts that no other start beats.
         retain_falling(&mut near, |it| it.peak);
         let stride = near.len().div_ceil(CONTINUED).max(1);
         chosen.extend(near.into_iter().rev().step_by(stride).cloned());
@@ -285,7 +287,7 @@ impl<'a> SequenceSearch<'a> {
         }
     }
 
-    /// Leaves out some repetitions and reduces again, and keeps what costs less.
+    /// Leaves out some repetitions and reduces again, and keeps a cheaper result.
     pub(super) fn repair(
         &mut self,
         mut best: SequenceCandidate,
@@ -304,7 +306,7 @@ impl<'a> SequenceSearch<'a> {
             if positions.is_empty() {
                 break;
             }
-            // A run of neighbors, or single ones at random.
+            // A run of neighbors, or random single positions.
             let count = 1 + random.below(positions.len().div_ceil(3));
             let first = random.below(positions.len());
             let is_run = random.below(2) == 0;
@@ -337,7 +339,7 @@ impl<'a> SequenceSearch<'a> {
         extra_bound(&self.model, &self.separators, bytes, self.limits)
     }
 
-    /// Returns the sequence of a named strategy that needs the fewest bytes.
+    /// Returns the sequence by a named strategy that needs the fewest bytes.
     pub(super) fn classic(&self, is_mirror: bool) -> Option<SequenceCandidate> {
         let mut best: Option<SequenceCandidate> = None;
         for separator in self.separators.iter().take(1) {
@@ -358,7 +360,8 @@ impl<'a> SequenceSearch<'a> {
         best
     }
 
-    /// Returns the cheapest sequence of Chen et al. for any number of segments within `bytes`.
+    /// Returns the cost of the cheapest sequence by Chen et al. within `bytes`, over all numbers of
+    /// segments.
     pub(super) fn cheapest_of_chen(&self, bytes: u64) -> Option<u64> {
         let separator = self.separators.first()?;
         let order = &self.plain.sequence;
@@ -371,10 +374,10 @@ impl<'a> SequenceSearch<'a> {
     }
 }
 
-/// Evaluations of one budget.
+/// Evaluations per budget.
 const EVALUATIONS: u64 = 36_000;
 
-/// A generator of numbers that look random (xorshift, Marsaglia 2003).
+/// A generator of pseudo-random numbers (xorshift, Marsaglia 2003).
 struct Random(u64);
 
 impl Random {

@@ -1,10 +1,10 @@
 //! A walk over falling budgets, whose steps serve every goal.
 //!
-//! A search for one budget may find a schedule that is dearer than one that a search for a smaller
-//! budget finds. So there is one search for all budgets: it goes down from the sequence without
-//! repetitions over a grid of budgets, which depends on the graph alone, and up again. Each step
-//! starts from the schedules of its neighbors. All schedules that no other one beats are kept, and
-//! a goal is a choice among them: work never falls with falling bytes.
+//! A search for one budget may find a dearer schedule than a search for a smaller budget. So all
+//! budgets have a single search: down from the sequence without repetitions over a grid of budgets,
+//! which depends on the graph alone, and up again. Each step starts from the neighbors' schedules.
+//! All schedules that no other schedule beats are kept, and a goal is a choice among them: work
+//! never falls with falling bytes.
 
 use alloc::vec::Vec;
 
@@ -14,20 +14,20 @@ use super::sequence_search::{SequenceCandidate, SequenceSearch};
 /// The grid divides the bytes without repetitions into so many parts, or into twice as many, and so on.
 const PARTS: u64 = 20;
 
-/// Sequences of more nodes have the coarsest grid.
+/// Sequences with more nodes have the coarsest grid.
 const LARGE: usize = 2_000;
 
-/// Parts of the grid at which the search goes on from many starts, with the share of the usual work of
-/// one budget, as a divisor.
+/// Parts of the grid at which the search goes on from many starts, with the share of the usual work
+/// per budget, as a divisor.
 const ANCHORS: [(u64, u64); 3] = [(10, 1), (6, 2), (5, 2)];
 
 /// A search that may copy values has so much less work, as a divisor.
 const COPYING: u64 = 8;
 
-/// Evaluations of sequences for each budget of the grid.
+/// Sequence evaluations per grid budget.
 const EVALUATIONS: u64 = 3_000;
 
-/// The part of the usual work of one budget, as a divisor, for budgets that a step down misses.
+/// The share of the usual work per budget, as a divisor, for budgets that a step down misses.
 const SHARE: u64 = 2;
 
 /// Failures in a row that end the walk down.
@@ -36,10 +36,10 @@ const FAILURES: usize = 2;
 /// Starts that a step down goes on from.
 const PASSED: usize = 2;
 
-/// Rounds of improvement of each step.
+/// Improvement rounds per step.
 const ROUNDS: usize = 1;
 
-/// Most schedules that a step down goes on from, besides the best one and starts.
+/// Most schedules that a step down goes on from, besides the best schedule and the starts.
 const LINES: usize = 3;
 
 impl SequenceSearch<'_> {
@@ -50,7 +50,7 @@ impl SequenceSearch<'_> {
         }
         let budgets = self.budgets();
         let size = u64::try_from(self.plain.sequence.len()).unwrap_or(u64::MAX);
-        // A change of a sequence with copies is evaluated with the whole sequence.
+        // A change to a sequence with copies is evaluated with the whole sequence.
         let share = if self.model.paging.is_some() { COPYING } else { 1 };
         let left = size.saturating_mul(EVALUATIONS) / share;
         let allowed = SequenceWork { left, limits: self.limits };
@@ -78,8 +78,8 @@ impl SequenceSearch<'_> {
         }
     }
 
-    /// Searches for a budget as if there were starts alone: what was found for larger budgets can lead
-    /// away from sequences that fit.
+    /// Searches for a budget from the starts alone: schedules for larger budgets can lead away from
+    /// sequences that fit.
     fn improve_anew(&mut self, budget: u64) {
         let known = core::mem::take(&mut self.front);
         self.keep(self.plain.clone());
@@ -135,7 +135,7 @@ impl SequenceSearch<'_> {
         lines.truncate(LINES);
         match self.cheapest(budget).cloned() {
             Some(best) => self.repair(best, budget, ROUNDS, work),
-            // Any start may be the one to go on from.
+            // The search may go on from any start.
             None if self.model.paging.is_none() => self.improve(budget, SHARE),
             None => {}
         }
@@ -143,7 +143,7 @@ impl SequenceSearch<'_> {
         lines.extend(best.filter(|best| lines.iter().all(|it| it.cost != best.cost)));
     }
 
-    /// Goes on from the schedules for the budget `below` to those for a larger one.
+    /// Goes on from the schedules for the budget `below` to schedules for a larger budget.
     fn step_up(&mut self, below: u64, budget: u64, work: &mut SequenceWork<'_>) {
         let Some(lower) = self.cheapest(below).cloned() else { return };
         self.go_on(&lower, budget, work);
@@ -152,7 +152,7 @@ impl SequenceSearch<'_> {
         }
     }
 
-    /// Reduces a sequence to a budget, leaves out what is superfluous, and keeps the result.
+    /// Reduces a sequence to a budget, leaves out superfluous executions, and keeps the result.
     fn go_on(
         &mut self,
         start: &SequenceCandidate,

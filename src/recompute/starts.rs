@@ -1,5 +1,5 @@
-//! Sequences to begin a search with: what is retained across a separator, and the rest made again
-//! when it is needed.
+//! Start sequences for a search: some values are retained across a separator, and the others are
+//! made again when needed.
 
 use alloc::{vec, vec::Vec};
 
@@ -11,7 +11,7 @@ use super::sequence_model::SequenceModel;
 struct SequenceBuilder<'a> {
     model: &'a SequenceModel,
     sequence: Vec<u32>,
-    /// By value: whether it can be read.
+    /// For each value: whether the value can be read.
     is_there: Vec<bool>,
     ran: Vec<bool>,
 }
@@ -31,7 +31,8 @@ impl<'a> SequenceBuilder<'a> {
         }
     }
 
-    /// Returns the node that makes a value again: the one that copies it in, if it was copied out.
+    /// Returns the node that makes a value again: the node that copies the value in, if the value
+    /// was copied out.
     fn maker(&self, value: u32) -> u32 {
         let nodes = self.model.paging.as_ref().and_then(|paging| paging.nodes_of(value));
         match nodes {
@@ -40,7 +41,7 @@ impl<'a> SequenceBuilder<'a> {
         }
     }
 
-    /// Runs the producers of values that are not there, and of what those need.
+    /// Runs the producers of missing values, and of missing operands before.
     fn ensure(&mut self, values: &[u32]) {
         let mut pending: Vec<u32> = values.iter().rev().copied().collect();
         while let Some(&value) = pending.last() {
@@ -61,8 +62,8 @@ impl<'a> SequenceBuilder<'a> {
     }
 }
 
-/// Returns the sequence that runs `order`, and after the separator makes again what it needs and
-/// does not retain.
+/// Returns the sequence that runs `order`, and after the separator makes again the needed values
+/// that are not retained.
 pub(super) fn rebuilt(
     model: &SequenceModel,
     order: &[u32],
@@ -72,8 +73,9 @@ pub(super) fn rebuilt(
     rebuilt_with_copies(model, order, separator, retained, &[])
 }
 
-/// Returns the sequence that runs `order`, copies the values `copied` to the slow memory after their
-/// last reader before the separator, and after it makes again what it needs and does not retain.
+/// Returns the sequence that runs `order`, copies the values `copied` to the slow memory after
+/// their last reader before the separator, and after the separator makes again the needed values
+/// that are not retained.
 pub(super) fn rebuilt_with_copies(
     model: &SequenceModel,
     order: &[u32],
@@ -112,8 +114,8 @@ pub(super) fn rebuilt_with_copies(
     repaired(model, &builder.sequence)
 }
 
-/// Returns, by position of a sequence, the nodes that copy values out behind it: those of which
-/// nothing before the end of the sequence is read later.
+/// Returns for each sequence position the nodes that copy values out behind the position: values
+/// whose bytes nothing before the end of the sequence reads later.
 fn leaving(model: &SequenceModel, sequence: &[u32], copied: &[u32]) -> Vec<Vec<u32>> {
     let mut leaving = vec![Vec::new(); sequence.len()];
     if let Some(paging) = model.paging.as_ref().filter(|_| !copied.is_empty()) {
@@ -132,8 +134,8 @@ fn leaving(model: &SequenceModel, sequence: &[u32], copied: &[u32]) -> Vec<Vec<u
     leaving
 }
 
-/// Returns the values that cross the boundaries of `segments` parts of the order before a separator
-/// (Chen et al. 2016): parts of equally many bytes.
+/// Returns the values that cross the boundaries between `segments` parts of the order before a
+/// separator (Chen et al. 2016), with equally many bytes per part.
 pub(super) fn chen(
     model: &SequenceModel,
     order: &[u32],
@@ -145,7 +147,7 @@ pub(super) fn chen(
         model.nodes[at(*node)].writes.iter().map(|&value| model.bytes[at(value)]).sum()
     };
     let total: u64 = order[..end].iter().map(made).sum();
-    // By value: the last position before the separator that reads it.
+    // For each value: the last position before the separator that reads the value.
     let mut last = vec![0; model.bytes.len()];
     for (position, &node) in order[..end].iter().enumerate() {
         for &read in &model.nodes[at(node)].reads {
@@ -179,8 +181,8 @@ pub(super) fn chen(
     retained
 }
 
-/// Returns the values that MXNet's mirror retains: the results of nodes that compute more than
-/// they move. Nodes whose cost is that of the bytes they touch run again.
+/// Returns the values that MXNet's mirror retains: the results of nodes that compute more than they
+/// move. Nodes that cost only their moved bytes run again.
 pub(super) fn mirror(model: &SequenceModel) -> Vec<bool> {
     let mut retained = vec![false; model.bytes.len()];
     for facts in &model.nodes {
@@ -193,7 +195,7 @@ pub(super) fn mirror(model: &SequenceModel) -> Vec<bool> {
     retained
 }
 
-/// Units of work of moving one byte.
+/// Work units to move one byte.
 const MOVED: u64 = 8;
 
 /// Returns a sequence in which nodes that replace a value run after all readers of the previous
@@ -233,9 +235,8 @@ pub(super) fn repaired(model: &SequenceModel, sequence: &[u32]) -> Vec<u32> {
     repaired
 }
 
-/// Returns a sequence that reverses the chain before a separator with `slots` checkpoints
-/// (Griewank and Walther 2000): optimal if all its stages cost the same. `None` if there is no
-/// chain.
+/// Returns a sequence that reverses the chain before a separator with `slots` checkpoints (Griewank
+/// and Walther 2000): optimal if all stages cost the same. `None` if there is no chain.
 pub(super) fn reversal(
     model: &SequenceModel,
     order: &[u32],
@@ -253,7 +254,7 @@ pub(super) fn reversal(
             model.nodes[at(node)].writes.iter().for_each(|&value| stage[at(value)] = index + 1);
         }
     }
-    // Nodes behind the chain, by the earliest stage that they or a node before them read.
+    // Nodes behind the chain, by the earliest stage that the node or an ancestor reads.
     let mut behind: Vec<Vec<u32>> = vec![Vec::new(); cuts.len()];
     let mut current = cuts.len() - 1;
     for &node in &order[cuts[cuts.len() - 1].0 + 1..] {
@@ -328,15 +329,15 @@ pub(super) fn reversal(
     Some(repaired(model, &builder.sequence))
 }
 
-/// A part of the work of [`reversal`].
+/// A task in [`reversal`].
 enum Task {
-    /// Reverse the stages between two checkpoints, the first of which is there.
+    /// Reverse the stages between two checkpoints; the first checkpoint is there.
     Reverse { low: usize, high: usize, slots: usize },
-    /// Drop the values of stages.
+    /// Drop the values of some stages.
     Forget { low: usize, high: usize },
 }
 
-/// Returns the positions of a sequence after which it needs one earlier value only, with the value.
+/// Returns the sequence positions after which only one earlier value is needed, with the value.
 fn chain(model: &SequenceModel, sequence: &[u32]) -> Vec<(usize, u32)> {
     let mut last = vec![0; model.bytes.len()];
     for (position, &node) in sequence.iter().enumerate() {
@@ -357,7 +358,7 @@ fn chain(model: &SequenceModel, sequence: &[u32]) -> Vec<(usize, u32)> {
             }
         }
     }
-    // The last value of the sequence is read behind it.
+    // The last value of the sequence is read behind the sequence.
     if let Some(&node) = sequence.last()
         && let Some(&value) = model.nodes[at(node)].writes.first()
         && cuts.last().is_none_or(|last| last.0 + 1 < sequence.len())

@@ -1,8 +1,8 @@
-//! Changes of a sequence, evaluated without evaluating the whole sequence.
+//! Changes to a sequence, evaluated without evaluating the whole sequence.
 //!
-//! Executions that are added or left out bind few reads to other instances. The live ranges of those
-//! instances and the bytes in place at the ends of these ranges are all that differs from the
-//! evaluation of the sequence, so a change costs one pass of additions over the positions.
+//! Added or omitted executions bind few reads to other instances. Only the live ranges of those
+//! instances, and the bytes in place at the ends of these ranges, differ from the evaluated
+//! sequence. So a change costs one pass of additions over the positions.
 
 use alloc::vec::Vec;
 
@@ -10,16 +10,16 @@ use super::narrow_ids::{NONE, at, narrow};
 use super::sequence::{Evaluation, Instance, InstanceRead, credit, signed};
 use super::sequence_model::SequenceModel;
 
-/// Marks positions of executions that are added; the other bits count them.
+/// Marks positions of added executions; the other bits count the positions.
 const ADDED: u32 = 1 << 31;
 
-/// Positions of a block, of which only the extremes are looked at where they decide.
+/// Positions per block. Only the extremes of a block are read where the extremes decide.
 const BLOCK: usize = 32;
 
-/// The figures of a changed sequence.
+/// Peak and cost of a changed sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrialFigures {
-    /// Bytes that are live at its highest position.
+    /// Bytes that are live at the highest position.
     pub(super) peak: u64,
     /// Cost of all executions.
     pub(super) cost: u64,
@@ -27,19 +27,19 @@ pub(super) struct TrialFigures {
     pub(super) excess: u128,
 }
 
-/// A sequence of which changes are evaluated, one at a time. The model has no copies.
+/// A sequence to evaluate changes of, one change at a time. The model has no copies.
 pub(super) struct Trial<'a> {
     model: &'a SequenceModel,
     /// The evaluation of the sequence.
     pub(super) now: Evaluation,
-    /// Reads by instance, in the order of the sequence; `first_of` has the first one of each.
+    /// Reads by instance, in sequence order; `first_of` has the first read of each instance.
     of: Vec<u32>,
     first_of: Vec<u32>,
     blocks: Vec<Block>,
     change: SequenceChange,
 }
 
-/// The live bytes of neighboring positions.
+/// The live bytes at neighboring positions.
 struct Block {
     least: i64,
     most: i64,
@@ -51,22 +51,22 @@ struct Block {
 struct SequenceChange {
     /// The position that executions are added before, or that is left out.
     position: u32,
-    /// The number of executions that are added.
+    /// The number of added executions.
     added: usize,
-    /// Bindings that reads from `position` on no longer see, each with the instance that they read
+    /// Bindings that reads from `position` on no longer see, each with the instance that is read
     /// instead.
     replaced: Vec<(u32, u32)>,
-    /// Reads that are bound anew, each with its instance before.
+    /// Reads that are bound anew, each with the previous instance.
     moved: Vec<(u32, u32)>,
     touched: Vec<Touched>,
-    /// By instance: its place in `touched`, or [`NONE`].
+    /// For each instance: the place in `touched`, or [`NONE`].
     touched_at: Vec<u32>,
-    /// Reads of the executions that are added, with the first one of each.
+    /// Reads by the added executions, with the first read of each execution.
     reads: Vec<InstanceRead>,
     first_read: Vec<u32>,
     /// Positions of the changed sequence, with the bytes more than at the position before.
     bytes: Vec<(usize, i64)>,
-    /// Positions of the sequence at which other bytes may be in place.
+    /// Sequence positions at which other bytes may be in place.
     ends: Vec<u32>,
 }
 
@@ -75,7 +75,7 @@ struct Touched {
     instance: u32,
     /// The last reader in the sequence.
     before: u32,
-    /// The last reader that it gains, or [`NONE`].
+    /// The last added reader, or [`NONE`].
     gained: u32,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Trial<'a> {
         Self { model, now, of, first_of, blocks: Vec::new(), change }
     }
 
-    /// Evaluates the sequence that is changed from now on, and returns whether it is valid.
+    /// Evaluates the sequence that later calls change, and returns whether the sequence is valid.
     pub(super) fn run(&mut self, sequence: &[u32]) -> bool {
         let is_valid = self.now.run(self.model, sequence);
         if is_valid {
@@ -184,8 +184,8 @@ impl<'a> Trial<'a> {
         figures
     }
 
-    /// Returns the figures of the sequence without the execution at a position, of a node that ran
-    /// before.
+    /// Returns peak and cost of the sequence without the execution at a position; the executed node
+    /// ran before.
     #[cfg(test)]
     pub(super) fn without(&mut self, sequence: &[u32], position: u32, budget: u64) -> TrialFigures {
         let cost = self.leave_out(sequence, position);
@@ -194,8 +194,8 @@ impl<'a> Trial<'a> {
         figures
     }
 
-    /// Returns the bytes that are live at the highest position of the sequence without the execution
-    /// at a position, of a node that ran before; `None` if they are more than `budget`.
+    /// Returns the bytes that are live at the highest position of the sequence without the
+    /// execution at `position`, whose node ran before; `None` if the bytes are more than `budget`.
     pub(super) fn peak_without(
         &mut self,
         sequence: &[u32],
@@ -240,7 +240,7 @@ impl<'a> Trial<'a> {
         binding
     }
 
-    /// Adds an execution, and returns whether it is valid.
+    /// Adds an execution, and returns whether the execution is valid.
     fn add(&mut self, position: u32, node: u32) -> bool {
         let facts = &self.model.nodes[at(node)];
         self.change.first_read.push(narrow(self.change.reads.len()));
@@ -287,13 +287,13 @@ impl<'a> Trial<'a> {
         true
     }
 
-    /// Returns the instance of a binding for an execution that is added.
+    /// Returns the instance of a binding for an added execution.
     fn instance(&self, binding: u32) -> u32 {
         let replacement = self.change.replacement(binding);
         replacement.unwrap_or(self.now.bindings[at(binding)].instance)
     }
 
-    /// Binds the reads of an instance from the position on anew.
+    /// Binds the reads from an instance anew, from the position on.
     fn rebind(&mut self, instance: u32) {
         let own = at(self.first_of[at(instance)])..at(self.first_of[at(instance) + 1]);
         for &index in self.of[own].iter().rev() {
@@ -301,7 +301,7 @@ impl<'a> Trial<'a> {
             if read.position < self.change.position {
                 break;
             }
-            // A view that is made later shows what its operand is then.
+            // A view that is made later shows the later content of the operand.
             let mut binding = read.binding;
             let target = loop {
                 if let Some(target) = self.change.replacement(binding) {
@@ -342,7 +342,7 @@ impl<'a> Trial<'a> {
         self.change.bytes.sort_unstable();
     }
 
-    /// Returns the figures of the change.
+    /// Returns peak and cost of the changed sequence.
     fn figures(&mut self, sequence: &[u32], nodes: &[u32], cost: u64, budget: u64) -> TrialFigures {
         self.bind(sequence, nodes.is_empty());
         let budget = signed(budget);
@@ -361,7 +361,8 @@ impl<'a> Trial<'a> {
                 next += 1;
             }
             let until = self.change.bytes.get(next).map_or(end, |it| it.0).min(end);
-            // Positions of the sequence before the change, of executions that are added, and behind.
+            // Sequence positions before the change, positions of added executions, and positions
+            // behind.
             self.add_up(place, until.min(first), more, gone, &mut found);
             let behind = first + nodes.len();
             let added = place.max(first)..until.min(behind);
@@ -394,7 +395,7 @@ impl<'a> Trial<'a> {
         TrialFigures { peak, cost, excess }
     }
 
-    /// Adds up the bytes of some positions of the sequence, each with `more`.
+    /// Adds up the bytes at some sequence positions, each with `more`.
     fn add_up(&self, start: usize, end: usize, more: i64, gone: usize, found: &mut Total) {
         let mut position = start;
         while position < end {
@@ -421,7 +422,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Returns the bytes at the highest position of a sequence without an execution, or `None` if
-    /// they are more than `budget`.
+    /// the bytes are more than `budget`.
     fn peak_within(&self, steps: usize, budget: i64) -> Option<u64> {
         let gone = at(self.change.position);
         let mut found = Total { peak: 0, excess: 0, budget };
@@ -441,7 +442,7 @@ impl<'a> Trial<'a> {
         u64::try_from(found.peak).ok()
     }
 
-    /// Finds the new last readers, and notes the bytes that they add and remove.
+    /// Finds the new last readers, and records the bytes that the new readers add and remove.
     fn settle(&mut self, is_shorter: bool) {
         let change = &mut self.change;
         change.bytes.clear();
@@ -523,7 +524,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Figures of positions that are added up.
+/// Sums over positions.
 struct Total {
     peak: i64,
     excess: i128,
@@ -546,7 +547,7 @@ mod tests {
     use crate::recompute::sequence_model::NodeFacts;
     use alloc::vec;
 
-    /// A generator of numbers that look random (xorshift, Marsaglia 2003).
+    /// A generator of pseudo-random numbers (xorshift, Marsaglia 2003).
     struct Random(u64);
 
     impl Random {
@@ -598,7 +599,7 @@ mod tests {
                 facts.cost = u64::try_from(self.below(5)).unwrap();
                 model.nodes.push(facts);
             }
-            // The last node replaces what is supplied first, behind all its readers.
+            // The last node replaces the value that is supplied first, behind all readers.
             for node in 0..nodes - 1 {
                 if (model.nodes[node].reads.iter()).any(|&read| model.root(read) == 0) {
                     model.nodes[node].previous.push(0);
@@ -648,7 +649,7 @@ mod tests {
                     }
                     continue;
                 }
-                // Pure nodes that ran before, in the order of the sequence.
+                // Pure nodes that ran before, in sequence order.
                 let mut block: Vec<u32> = Vec::new();
                 for &node in &sequence[..position] {
                     let is_new = !block.contains(&node);

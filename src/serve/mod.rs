@@ -1,4 +1,4 @@
-//! What servers need: the plans of a model for many shapes, and arenas leased under one cap.
+//! Serving: the plans of a model for many shapes, and arenas leased under one cap.
 
 #[cfg(feature = "serde")]
 pub mod model;

@@ -1,4 +1,4 @@
-//! Hazards of plans.
+//! Plan hazards.
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
@@ -10,12 +10,12 @@ use crate::hazard_tables::Hazards;
 use crate::plan::Plan;
 use crate::types::Hazard;
 
-/// Finds the steps that each step of a plan must wait for, if several threads run steps.
+/// Finds the steps that each step must wait for, if several threads run steps.
 ///
-/// A program that starts each step after those that it waits for have ended is right, however long
-/// steps take. `graph` is the content of a graph file, of `bytes` bytes, against which the plan is
-/// checked; it may be null if the plan is from `ap_plan_make` or `ap_model_plan`. On failure
-/// `*hazards` is null.
+/// A program that starts each step after these steps have ended is right, however long steps take.
+/// `graph` is the content of a graph file, `bytes` bytes, against which the plan is checked;
+/// `graph` may be null if the plan is from `ap_plan_make` or `ap_model_plan`. On failure `*hazards`
+/// is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_hazards_make(
     plan: Option<&Plan>,
@@ -27,14 +27,14 @@ pub unsafe extern "C" fn ap_hazards_make(
         let graph = if graph.is_null() && bytes == 0 {
             None
         } else {
-            // SAFETY: the contract of C programs.
+            // SAFETY: the C contract.
             Some(unsafe { array(graph.cast::<u8>(), bytes, "graph") }?)
         };
         Hazards::new(required(plan, "plan")?, graph)
     })
 }
 
-/// Frees hazards; does nothing if they are null.
+/// Frees hazards; does nothing if `hazards` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_hazards_free(hazards: Option<Box<Hazards>>) {
     drop(hazards);
@@ -54,8 +54,8 @@ pub extern "C" fn ap_hazards_edges(hazards: Option<&Hazards>) -> *const Hazard {
     hazards.map_or(ptr::null(), |hazards| hazards.edges().as_ptr())
 }
 
-/// Returns the edges to the step `step`: an array of `*count` elements, of the steps before it that
-/// it waits for. The array belongs to the hazards.
+/// Returns the edges to step `step`: an array with `*count` elements, one for each earlier step
+/// that must end before. The array belongs to the hazards.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_hazards_of(
     hazards: Option<&Hazards>,

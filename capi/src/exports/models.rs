@@ -9,8 +9,8 @@ use crate::model::Model;
 use crate::plan::{self, Plan};
 use crate::types::{Dim, ModelInfo, ModelShape};
 
-/// Reads a model file, as `arenaplan plan --bind -o` writes it, of at most `max_bytes` bytes, and
-/// checks each of its plans against its graph; 0 stands for 1 GiB, which is the limit in any case.
+/// Reads a model file, as written by `arenaplan plan --bind -o`, with at most `max_bytes` bytes,
+/// and checks each plan against its graph; 0 stands for 1 GiB, which is the limit in any case.
 ///
 /// On failure `*model` is null. `path` is in UTF-8.
 #[unsafe(no_mangle)]
@@ -20,13 +20,13 @@ pub unsafe extern "C" fn ap_model_load(
     model: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Code {
     make(model, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let path = unsafe { self::path(path) }?;
         Model::parse(&plan::read(path, max_bytes)?)
     })
 }
 
-/// Reads a model from the `bytes` bytes of `text`. Otherwise as `ap_model_load`.
+/// Reads a model from the `bytes` bytes in `text`. Otherwise as `ap_model_load`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_model_parse(
     text: *const c_char,
@@ -34,12 +34,12 @@ pub unsafe extern "C" fn ap_model_parse(
     model: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Code {
     make(model, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         Model::parse(unsafe { array(text.cast::<u8>(), bytes, "text") }?)
     })
 }
 
-/// Frees a model; does nothing if it is null. Plans of the model stay valid.
+/// Frees a model; does nothing if `model` is null. Plans from the model stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_model_free(model: Option<Box<Model>>) {
     drop(model);
@@ -48,25 +48,25 @@ pub extern "C" fn ap_model_free(model: Option<Box<Model>>) {
 /// Describes a model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_model_describe(model: Option<&Model>, info: *mut ModelInfo) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(info, "info", || required(model, "model")?.info()) })
 }
 
-/// Describes the shape `index` of a model: its sizes, and the bytes that it needs. Takes no memory.
+/// Describes shape `index` of a model: sizes, and needed bytes. Takes no memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_model_shape(
     model: Option<&Model>,
     index: u32,
     shape: *mut ModelShape,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(shape, "shape", || required(model, "model")?.shape(index)) })
 }
 
-/// Finds the shape for `count` dimensions and their sizes; `flags` is 0 or `AP_FIND_PADDED`.
+/// Finds the shape for `count` dimensions with sizes; `flags` is 0 or `AP_FIND_PADDED`.
 ///
-/// A dimension that has one size in all shapes may be left out. Fails with `AP_CODE_NOT_FOUND` if
-/// no shape serves; the text names the nearest.
+/// A dimension with one size in all shapes may be left out. Fails with `AP_CODE_NOT_FOUND` if no
+/// shape serves; the text names the nearest shape.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_model_find(
     model: Option<&Model>,
@@ -77,10 +77,10 @@ pub unsafe extern "C" fn ap_model_find(
 ) -> Code {
     guarded(|| {
         let shape = required(shape, "shape")?.write(crate::types::NONE);
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let dims = unsafe { array(dims, count, "dims") }?;
         let sizes = dims.iter().map(|dim| {
-            // SAFETY: the contract of C programs, of the string in the struct.
+            // SAFETY: the C contract, for the string in the struct.
             let name = unsafe { string(dim.name, "name") }?;
             let name = name.to_str().map_err(|_| Failure::argument("name is not UTF-8"))?;
             Ok((name, dim.size))
@@ -91,8 +91,8 @@ pub unsafe extern "C" fn ap_model_find(
     })
 }
 
-/// Returns the plan of the shape `index`, whose steps have their operators. On failure `*plan` is
-/// null. A program makes each plan once and keeps it: the call copies the plan.
+/// Returns the plan for shape `index`, whose steps have operators. On failure `*plan` is null. A
+/// program makes each plan once and keeps the plan: the call copies the plan.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_model_plan(
     model: Option<&Model>,

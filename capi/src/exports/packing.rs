@@ -11,19 +11,19 @@ use crate::types::{Buffer, Gap, Options, Space, SpacePacking, Status, position};
 
 /// Returns a problem without buffers, for the caller to free with `ap_problem_free`.
 ///
-/// Space 0 is unlimited until `ap_problem_set_space` describes it.
+/// Space 0 is unlimited until `ap_problem_set_space` describes the space.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_new() -> Box<Problem> {
     Box::new(Problem::new())
 }
 
-/// Frees a problem; does nothing if it is null.
+/// Frees a problem; does nothing if `problem` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_free(problem: Option<Box<Problem>>) {
     drop(problem);
 }
 
-/// Describes space `index`: one that was described before, or the next one.
+/// Describes space `index`: an already described space, or the next space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_problem_set_space(
     problem: Option<&mut Problem>,
@@ -31,16 +31,16 @@ pub unsafe extern "C" fn ap_problem_set_space(
     space: *const Space,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let space = unsafe { input(space, "space") }?;
         required(problem, "problem")?.set_space(index, space)
     })
 }
 
-/// Adds a buffer of `bytes` bytes to space 0, needed in the steps from `lower` up to, and without,
-/// `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
+/// Adds a buffer with `bytes` bytes to space 0, needed in the steps from `lower` up to, and
+/// without, `upper`, at an offset that is a multiple of `alignment`; 0 counts as 1.
 ///
-/// The first buffer has number 0, the next number 1. Steps may be time stamps of 64 bits; a call that
+/// The first buffer has number 0, the next number 1. Steps may be 64-bit time stamps; a call that
 /// fails adds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_add(
@@ -63,15 +63,15 @@ pub unsafe extern "C" fn ap_problem_add_buffer(
     buffer: *const Buffer,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let buffer = unsafe { input(buffer, "buffer") }?;
-        // SAFETY: the contract of C programs (rule 4), of the array in the struct.
+        // SAFETY: the C contract (rule 4), for the array in the struct.
         let gaps = unsafe { array::<Gap>(buffer.gaps, position(buffer.gap_count), "gaps") }?;
         required(problem, "problem")?.add(buffer, gaps)
     })
 }
 
-/// Keeps a buffer inside the bytes of its space from `lower` up to, and without, `upper`.
+/// Keeps a buffer inside the space's bytes from `lower` up to, and without, `upper`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_set_range(
     problem: Option<&mut Problem>,
@@ -92,8 +92,8 @@ pub extern "C" fn ap_problem_set_group(
     guarded(|| required(problem, "problem")?.set_group(buffer, group))
 }
 
-/// Permits two buffers to share bytes although both are needed: a result over the operand that it
-/// replaces.
+/// Permits two buffers to share bytes although both are needed: a result over the operand that the
+/// result replaces.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_may_overlap(
     problem: Option<&mut Problem>,
@@ -103,7 +103,7 @@ pub extern "C" fn ap_problem_may_overlap(
     guarded(|| required(problem, "problem")?.pair(buffer, other, PairRule::MayOverlap))
 }
 
-/// Keeps two buffers of one space apart although they are never needed in the same step.
+/// Keeps two buffers in one space apart although they are never needed in the same step.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_keep_apart(
     problem: Option<&mut Problem>,
@@ -126,8 +126,8 @@ pub extern "C" fn ap_problem_keep_separate(
     guarded(|| required(problem, "problem")?.pair(buffer, other, PairRule::Separate))
 }
 
-/// Permits a buffer to be in any one of `count` spaces, in place of the one that it was added to: `ap_solve`
-/// chooses, and `ap_packing_space_of` has its choice.
+/// Permits a buffer to be in any of `count` spaces, instead of the space that the buffer was added
+/// to: `ap_solve` chooses, and `ap_packing_space_of` returns the choice.
 ///
 /// The array is copied.
 #[unsafe(no_mangle)]
@@ -138,13 +138,13 @@ pub unsafe extern "C" fn ap_problem_set_spaces(
     count: usize,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs (rule 4).
+        // SAFETY: the C contract (rule 4).
         let spaces = unsafe { array(spaces, count, "spaces") }?;
         required(problem, "problem")?.set_spaces(buffer, spaces)
     })
 }
 
-/// Keeps the bytes of a space from `lower` up to, and without, `upper` free of buffers.
+/// Keeps a space's bytes from `lower` up to, and without, `upper` free of buffers.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_reserve(
     problem: Option<&mut Problem>,
@@ -155,19 +155,19 @@ pub extern "C" fn ap_problem_reserve(
     guarded(|| required(problem, "problem")?.reserve(space, lower, upper))
 }
 
-/// Returns the number of buffers; 0 if `problem` is null.
+/// Returns the buffer count; 0 if `problem` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_problem_count(problem: Option<&Problem>) -> usize {
     problem.map_or(0, Problem::len)
 }
 
-/// Searches offsets for all buffers, so that buffers of one space that are needed in the same step
-/// share no byte, and the highest byte is as low as possible.
+/// Searches offsets for all buffers, such that buffers in one space that are needed in the same
+/// step share no byte, and the highest byte is as low as possible.
 ///
 /// `options` may be null: the search then ends when the packing is proven optimal, or after an
 /// effort that grows with the problem. A packing past the capacity is a result, too, with
-/// `AP_STATUS_UNKNOWN` or `AP_STATUS_INFEASIBLE`. On failure `*packing` is null. The problem is
-/// not changed, and any number of threads may solve it at the same time.
+/// `AP_STATUS_UNKNOWN` or `AP_STATUS_INFEASIBLE`. On failure `*packing` is null. The problem does
+/// not change, and any number of threads may solve the problem at the same time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_solve(
     problem: Option<&Problem>,
@@ -175,19 +175,20 @@ pub unsafe extern "C" fn ap_solve(
     packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
 ) -> Code {
     make(packing, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let options = unsafe { optional(options) }?;
         let problem = required(problem, "problem")?;
-        // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         problem.solve(options, &watch)
     })
 }
 
-/// Packs again after the problem has changed, so that few buffers leave their old offsets.
+/// Packs again after the problem has changed, such that few buffers leave their old offsets.
 ///
-/// `old` has one offset per buffer, or `AP_NO_OFFSET` for a new one. The peak of each space is at most
-/// that of `ap_solve`, or at most the capacity if that can be met. `AP_OPTIONS_COMPACT` is refused.
+/// `old` has one offset per buffer, or `AP_NO_OFFSET` for a new buffer. The peak of each space is
+/// at most the peak by `ap_solve`, or at most the capacity if the capacity can be met.
+/// `AP_OPTIONS_COMPACT` is refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_repack(
     problem: Option<&Problem>,
@@ -197,19 +198,20 @@ pub unsafe extern "C" fn ap_repack(
     packing: Option<&mut MaybeUninit<Option<Box<Packing>>>>,
 ) -> Code {
     make(packing, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let options = unsafe { optional(options) }?;
-        // SAFETY: the contract of C programs (rule 4).
+        // SAFETY: the C contract (rule 4).
         let old = unsafe { array(old, old_count, "old") }?;
-        // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         required(problem, "problem")?.repack(old, options, &watch)
     })
 }
 
-/// Finds buffers that do not fit a space together, and of which each is needed for that proof.
+/// Finds buffers that together do not fit a space, each needed for that proof.
 ///
-/// The subset is empty if it is not proven that the space is too small. On failure `*subset` is null.
+/// The subset is empty if there is no proof that the space is too small. On failure `*subset` is
+/// null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_infeasible_subset(
     problem: Option<&Problem>,
@@ -218,19 +220,19 @@ pub unsafe extern "C" fn ap_infeasible_subset(
     subset: Option<&mut MaybeUninit<Option<Box<Subset>>>>,
 ) -> Code {
     make(subset, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let options = unsafe { optional(options) }?;
-        // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         required(problem, "problem")?.infeasible_subset(space, options, &watch)
     })
 }
 
-/// Returns options, the default ones if the pointer is null.
+/// Returns options; the default options if the pointer is null.
 ///
 /// # Safety
 ///
-/// The contract of C programs, of a struct.
+/// The C contract, for a struct.
 unsafe fn optional(options: *const Options) -> crate::error::Result<Options> {
     if options.is_null() {
         return Ok(Options::default());
@@ -239,7 +241,7 @@ unsafe fn optional(options: *const Options) -> crate::error::Result<Options> {
     unsafe { input(options, "options") }
 }
 
-/// Frees a subset; does nothing if it is null.
+/// Frees a subset; does nothing if `subset` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_subset_free(subset: Option<Box<Subset>>) {
     drop(subset);
@@ -251,7 +253,7 @@ pub extern "C" fn ap_subset_count(subset: Option<&Subset>) -> usize {
     subset.map_or(0, |subset| subset.buffers().len())
 }
 
-/// Returns the numbers of the buffers of a subset, ascending; null if `subset` is null.
+/// Returns the numbers of the buffers in a subset, ascending; null if `subset` is null.
 ///
 /// The array has `ap_subset_count` elements and belongs to the subset.
 #[unsafe(no_mangle)]
@@ -259,21 +261,21 @@ pub extern "C" fn ap_subset_buffers(subset: Option<&Subset>) -> *const u64 {
     subset.map_or(ptr::null(), |subset| subset.buffers().as_ptr())
 }
 
-/// Returns the bytes that all spaces need if only those buffers move that must; of a packing that
-/// `ap_repack` has not made, its peak. 0 if `packing` is null.
+/// Returns the bytes that all spaces need if only those buffers move that must; for a packing that
+/// is not from `ap_repack`, the packing's peak. 0 if `packing` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_peak_of_staying(packing: Option<&Packing>) -> u64 {
     packing.map_or(0, Packing::peak_of_staying)
 }
 
-/// Frees a packing; does nothing if it is null.
+/// Frees a packing; does nothing if `packing` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_free(packing: Option<Box<Packing>>) {
     drop(packing);
 }
 
-/// Returns what is proven about the packing: the weakest status of all spaces.
-/// `AP_STATUS_UNKNOWN` if `packing` is null.
+/// Returns the proven status of the packing: the weakest status of all spaces. `AP_STATUS_UNKNOWN`
+/// if `packing` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_status(packing: Option<&Packing>) -> Status {
     packing.map_or(Status::Unknown, Packing::status)
@@ -285,8 +287,7 @@ pub extern "C" fn ap_packing_peak(packing: Option<&Packing>) -> u64 {
     packing.map_or(0, Packing::peak)
 }
 
-/// Returns the number of search nodes that were visited, the unit of the node limit; 0 if `packing`
-/// is null.
+/// Returns the visited search nodes, the unit of the node limit; 0 if `packing` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_nodes(packing: Option<&Packing>) -> u64 {
     packing.map_or(0, Packing::nodes)
@@ -306,19 +307,20 @@ pub extern "C" fn ap_packing_offsets(packing: Option<&Packing>) -> *const u64 {
     packing.map_or(ptr::null(), |packing| packing.offsets().as_ptr())
 }
 
-/// Returns the number of the space of a buffer; `UINT32_MAX` if `packing` is null or there is no such buffer.
+/// Returns the number of a buffer's space; `UINT32_MAX` if `packing` is null or the buffer does not
+/// exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_space_of(packing: Option<&Packing>, buffer: u64) -> u32 {
     packing.and_then(|packing| packing.space_of(buffer)).unwrap_or(u32::MAX)
 }
 
-/// Returns the number of offsets; 0 if `packing` is null.
+/// Returns the offset count; 0 if `packing` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_packing_count(packing: Option<&Packing>) -> usize {
     packing.map_or(0, |packing| packing.offsets().len())
 }
 
-/// Describes the packing of one space.
+/// Describes the packing in one space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_packing_space(
     packing: Option<&Packing>,
@@ -326,7 +328,7 @@ pub unsafe extern "C" fn ap_packing_space(
     space: *mut SpacePacking,
 ) -> Code {
     let value = || required(packing, "packing")?.space(index);
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(space, "space", value) })
 }
 

@@ -9,11 +9,11 @@ use crate::error::{Code, Failure, guarded, required};
 use crate::plan::{self, Plan};
 use crate::types::{PlanInfo, PlanOptions, PlanSpace, PlanStep, PlanValue};
 
-/// Plans a graph, the `bytes` bytes of `graph`: the content of a graph file, as `arenaplan export
-/// --to graph` writes it.
+/// Plans a graph: `graph` is the content of a graph file, `bytes` bytes, as written by
+/// `arenaplan export --to graph`.
 ///
-/// `options` may be null. A plan past the capacity is a result, too, as `ap_plan_info::status` says.
-/// The plan keeps a copy of its graph: its steps have operators, and `ap_hazards_make` needs no graph.
+/// `options` may be null. A plan past the capacity is a result, too: see `ap_plan_info::status`.
+/// The plan keeps a copy of the graph: steps have operators, and `ap_hazards_make` needs no graph.
 /// On failure `*plan` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_make(
@@ -26,32 +26,32 @@ pub unsafe extern "C" fn ap_plan_make(
         let options = if options.is_null() {
             PlanOptions::default()
         } else {
-            // SAFETY: the contract of C programs.
+            // SAFETY: the C contract.
             unsafe { input(options, "options") }?
         };
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let graph = unsafe { array(graph.cast::<u8>(), bytes, "graph") }?;
         let target = if options.target.is_null() {
             None
         } else {
-            // SAFETY: the contract of C programs, of the string in the struct.
+            // SAFETY: the C contract, for the string in the struct.
             let name = unsafe { string(options.target, "target") }?;
             Some(name.to_str().map_err(|_| Failure::argument("target is not UTF-8"))?)
         };
-        // SAFETY: the contract of C programs (rules 3 and 6), of the pointers in the struct.
+        // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
-        // SAFETY: the contract of C programs (rule 6), of the function in the struct.
+        // SAFETY: the C contract (rule 6), for the function in the struct.
         let costs = unsafe { costs(options.costs, options.context) };
         Plan::make(graph, options, target, costs.as_ref(), &watch)
     })
 }
 
-/// Reads a plan file, as `arenaplan plan -o` writes it, of at most `max_bytes` bytes; 0 stands for
-/// 1 GiB, which is the limit in any case.
+/// Reads a plan file, as written by `arenaplan plan -o`, with at most `max_bytes` bytes; 0 stands
+/// for 1 GiB, which is the limit in any case.
 ///
-/// A plan whose bytes are outside of its memory is refused. Whether it is the right plan for a
-/// graph is verified by `arenaplan check`: a plan from an untrusted source may let values share
-/// bytes that must not. On failure `*plan` is null.
+/// A plan whose bytes are outside its memory is refused. `arenaplan check` verifies whether the
+/// plan is right for a graph: a plan from an untrusted source may let values share bytes that must
+/// not. On failure `*plan` is null.
 ///
 /// `path` is in UTF-8.
 #[unsafe(no_mangle)]
@@ -61,13 +61,13 @@ pub unsafe extern "C" fn ap_plan_load(
     plan: Option<&mut MaybeUninit<Option<Box<Plan>>>>,
 ) -> Code {
     make(plan, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let path = unsafe { self::path(path) }?;
         Plan::parse(&plan::read(path, max_bytes)?)
     })
 }
 
-/// Reads a plan from the `bytes` bytes of `text`, which is the content of a plan file. Otherwise as
+/// Reads a plan from the `bytes` bytes in `text`, the content of a plan file. Otherwise as
 /// `ap_plan_load`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_parse(
@@ -76,13 +76,13 @@ pub unsafe extern "C" fn ap_plan_parse(
     plan: Option<&mut MaybeUninit<Option<Box<Plan>>>>,
 ) -> Code {
     make(plan, || {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         Plan::parse(unsafe { array(text.cast::<u8>(), bytes, "text") }?)
     })
 }
 
-/// Frees a plan; does nothing if it is null. Arenas of the plan stay valid; strings and arrays of
-/// the plan do not.
+/// Frees a plan; does nothing if `plan` is null. The plan's arenas stay valid; strings and arrays
+/// of the plan do not.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_plan_free(plan: Option<Box<Plan>>) {
     drop(plan);
@@ -91,22 +91,22 @@ pub extern "C" fn ap_plan_free(plan: Option<Box<Plan>>) {
 /// Describes a plan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_describe(plan: Option<&Plan>, info: *mut PlanInfo) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(info, "info", || required(plan, "plan")?.info()) })
 }
 
-/// Describes the space `index` of a plan.
+/// Describes space `index` of a plan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_space(
     plan: Option<&Plan>,
     index: u32,
     space: *mut PlanSpace,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(space, "space", || required(plan, "plan")?.space(index)) })
 }
 
-/// Describes the place of a value, by the number that the value has in its graph.
+/// Describes the place of a value, by the value's number in the graph.
 ///
 /// Fails with `AP_CODE_NOT_FOUND` if the value has no place: constants have none.
 #[unsafe(no_mangle)]
@@ -115,11 +115,11 @@ pub unsafe extern "C" fn ap_plan_value(
     value: u32,
     place: *mut PlanValue,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(place, "place", || required(plan, "plan")?.value(value)) })
 }
 
-/// Finds the number of a value by its name, in UTF-8; in constant time.
+/// Finds the number of a value by name, in UTF-8; in constant time.
 ///
 /// Fails with `AP_CODE_NOT_FOUND` if no value with a place has that name.
 #[unsafe(no_mangle)]
@@ -130,29 +130,29 @@ pub unsafe extern "C" fn ap_plan_find(
 ) -> Code {
     guarded(|| {
         let value = required(value, "value")?.write(crate::types::NONE);
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let name = unsafe { string(name, "name") }?;
         *value = required(plan, "plan")?.find(name)?;
         Ok(())
     })
 }
 
-/// Describes the step `index` of a plan.
+/// Describes step `index` of a plan.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_step(
     plan: Option<&Plan>,
     index: u32,
     step: *mut PlanStep,
 ) -> Code {
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(step, "step", || required(plan, "plan")?.step(index)) })
 }
 
-/// Verifies a plan against its graph, the `bytes` bytes of `graph`: the content of a graph file, as
-/// `arenaplan export --to graph` writes it.
+/// Verifies a plan against its graph: `graph` is the content of a graph file, `bytes` bytes, as
+/// written by `arenaplan export --to graph`.
 ///
 /// Fails with `AP_CODE_CHECK_FAILED` if values that are needed at the same time share bytes, or the
-/// plan is that of another graph.
+/// plan belongs to another graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_plan_check(
     plan: Option<&Plan>,
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn ap_plan_check(
     bytes: usize,
 ) -> Code {
     guarded(|| {
-        // SAFETY: the contract of C programs.
+        // SAFETY: the C contract.
         let graph = unsafe { array(graph.cast::<u8>(), bytes, "graph") }?;
         required(plan, "plan")?.check(graph)
     })

@@ -1,4 +1,4 @@
-//! Pools of arenas, whose blocks may be the program's.
+//! Arena pools, whose blocks may be the program's.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ap_pool_make(
         let options = if options.is_null() {
             PoolOptions::default()
         } else {
-            // SAFETY: the contract of C programs.
+            // SAFETY: the C contract.
             unsafe { input(options, "options") }?
         };
         let context = options.context;
@@ -44,21 +44,21 @@ pub unsafe extern "C" fn ap_pool_make(
     })
 }
 
-/// Frees a pool; its free blocks go back to their source. Does nothing if the pool is null.
+/// Frees a pool; free blocks go back to their source. Does nothing if the pool is null.
 ///
-/// Arenas that are leased stay valid; the source is used until the last of them is freed.
+/// Leased arenas stay valid; the source is used until the last arena is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_pool_free(pool: Option<Box<Pool>>) {
     drop(pool);
 }
 
-/// Leases the memory of a plan: `ap_arena_free` gives it back. The content is that of an earlier
-/// lease, unless the pool has `AP_POOL_CLEAR`.
+/// Leases the memory for a plan: `ap_arena_free` gives the memory back. The content is that of an
+/// earlier lease, unless the pool has `AP_POOL_CLEAR`.
 ///
-/// The thread waits for at most `timeout_ms` milliseconds, `AP_FOREVER` for a wait without an end,
-/// and then fails with `AP_CODE_POOL_BUSY`. Requests are served in the order of arrival. Fails with
-/// `AP_CODE_LEASE_TOO_LARGE` at once if the plan needs more bytes than the cap. A lease of a plan
-/// that had the same memory before finds its addresses settled. On failure `*arena` is null.
+/// The thread waits for at most `timeout_ms` milliseconds, `AP_FOREVER` for an unlimited wait, and
+/// then fails with `AP_CODE_POOL_BUSY`. Requests are served in order of arrival. Fails with
+/// `AP_CODE_LEASE_TOO_LARGE` at once if the plan needs more bytes than the cap. A lease for a plan
+/// that had the same memory before finds settled addresses. On failure `*arena` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_pool_lease(
     pool: Option<&Pool>,
@@ -69,8 +69,8 @@ pub extern "C" fn ap_pool_lease(
     make(arena, || required(pool, "pool")?.lease(required(plan, "plan")?, timeout_ms))
 }
 
-/// Frees free blocks, those that have been free for the longest time first, until they have at most
-/// `keep` bytes; returns the bytes that were freed. 0 if `pool` is null.
+/// Frees free blocks, the longest free first, until at most `keep` bytes are left; returns the
+/// freed bytes. 0 if `pool` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_pool_trim(pool: Option<&Pool>, keep: u64) -> u64 {
     pool.map_or(0, |pool| pool.trim(keep))
@@ -80,11 +80,11 @@ pub extern "C" fn ap_pool_trim(pool: Option<&Pool>, keep: u64) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ap_pool_describe(pool: Option<&Pool>, numbers: *mut PoolNumbers) -> Code {
     let value = || Ok(required(pool, "pool")?.numbers());
-    // SAFETY: the contract of C programs.
+    // SAFETY: the C contract.
     guarded(|| unsafe { output(numbers, "numbers", value) })
 }
 
-/// Blocks from functions of the program.
+/// Blocks from the program's functions.
 #[derive(Clone, Copy, Debug)]
 struct BlockSource {
     allocate: unsafe extern "C" fn(*mut c_void, u64, u64) -> *mut c_void,
@@ -92,8 +92,8 @@ struct BlockSource {
     context: *mut c_void,
 }
 
-// SAFETY: the context is passed on and not used here; the functions may be called on any thread
-// (their documentation, rule 6).
+// SAFETY: the context is passed on and not used here; the functions may be called on any thread (as
+// documented, rule 6).
 unsafe impl Send for BlockSource {}
 // SAFETY: as above; a shared `BlockSource` is only copied.
 unsafe impl Sync for BlockSource {}
@@ -106,13 +106,13 @@ impl ArenaAllocator for BlockSource {
         // SAFETY: the program passed both for such calls (rule 6).
         let memory = unsafe { (self.allocate)(self.context, bytes, alignment.bytes()) };
         let start = NonNull::new(memory.cast::<u8>()).ok_or_else(refused)?;
-        // SAFETY: the function returned `bytes` bytes that nobody else uses (its documentation).
+        // SAFETY: the function returned `bytes` bytes that nobody else uses (as documented).
         unsafe { ptr::write_bytes(start.as_ptr(), 0, size) };
         Ok(Box::new(Block { source: *self, start, size }))
     }
 }
 
-/// Bytes of a [`BlockSource`], all of them initialized.
+/// Bytes from a [`BlockSource`], all initialized.
 #[derive(Debug)]
 struct Block {
     source: BlockSource,
@@ -128,8 +128,8 @@ unsafe impl Sync for Block {}
 
 impl AsRef<[u8]> for Block {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `size` bytes from `start` on are the block's own until it is dropped, were
-        // initialized, and take at most `isize::MAX` bytes; the borrow is that of the block.
+        // SAFETY: `size` bytes from `start` on are the block's own until the block is dropped, were
+        // initialized, and take at most `isize::MAX` bytes; the result borrows the block.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.size) }
     }
 }
@@ -145,7 +145,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let bytes = u64::try_from(self.size).unwrap_or(u64::MAX);
         let BlockSource { deallocate, context, .. } = self.source;
-        // SAFETY: the block is one of the source, and is freed once (rule 6).
+        // SAFETY: the block is from the source, and is freed once (rule 6).
         unsafe { deallocate(context, self.start.as_ptr().cast(), bytes) };
     }
 }

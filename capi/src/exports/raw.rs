@@ -1,4 +1,4 @@
-//! Memory of C programs: structs of any version, arrays, strings and slots for results.
+//! C programs' memory: structs of any version, arrays, strings and slots for results.
 
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
@@ -26,7 +26,7 @@ pub(super) fn make<T>(
 ///
 /// # Safety
 ///
-/// The type is `repr(C)`, and its first field is a `u32`, its size.
+/// The type is `repr(C)`, and the first field is a `u32`, the size.
 pub(super) unsafe trait Versioned: Copy {
     /// Bytes in the first version that had the struct.
     const FIRST: usize = size_of::<Self>();
@@ -85,7 +85,7 @@ unsafe impl Input for Buffer {}
 /// Bytes that no struct of any version exceeds: a larger `size` was never set.
 const MAX_STRUCT: usize = 4096;
 
-/// Returns the size of a struct of the caller.
+/// Returns the caller's struct size.
 ///
 /// # Safety
 ///
@@ -153,11 +153,12 @@ pub(super) unsafe fn output<T: Versioned>(
     Ok(())
 }
 
-/// Returns an array of the caller; none if there are no elements.
+/// Returns the caller's array; empty if there are no elements.
 ///
 /// # Safety
 ///
-/// `pointer` follows rules 1, 2 and 4, for `count` elements, and nobody writes them during `'a`.
+/// `pointer` follows rules 1, 2 and 4, for `count` elements, and nobody writes the elements during
+/// `'a`.
 pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -176,7 +177,7 @@ pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -
     Ok(unsafe { slice::from_raw_parts(pointer, count) })
 }
 
-/// Returns a string of the caller.
+/// Returns the caller's string.
 ///
 /// # Safety
 ///
@@ -185,11 +186,12 @@ pub(super) unsafe fn string<'a>(pointer: *const c_char, name: &str) -> Result<&'
     if pointer.is_null() {
         return Err(Failure::argument(format!("{name} is null")));
     }
-    // SAFETY: not null, as tested; it ends with a zero (rule 4), and nobody writes it (rule 2).
+    // SAFETY: not null, as tested; the string ends with a zero (rule 4), and nobody writes the
+    // string (rule 2).
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
-/// Returns a path of the caller.
+/// Returns the caller's path.
 ///
 /// # Safety
 ///
@@ -218,13 +220,13 @@ mod tests {
     unsafe impl Versioned for Grown {
         const FIRST: usize = 8;
     }
-    // SAFETY: its fields are integers.
+    // SAFETY: all fields are integers.
     unsafe impl Input for Grown {}
 
     #[test]
     fn a_program_of_an_older_version_has_its_fields_alone_read_and_written() {
         let mut theirs = [8_u32, 7, 0xAAAA, 0xBBBB];
-        // SAFETY: `theirs` has the 8 bytes that its size says, and no other pointer exists.
+        // SAFETY: `theirs` has the stated 8 bytes, and no other pointer exists.
         let read = unsafe { input::<Grown>(theirs.as_ptr().cast(), "grown") }.unwrap();
         assert_eq!(read, Grown { size: 8, old: 7, new: 0 });
         let value = || Ok(Grown { size: 0, old: 9, new: 5 });
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn a_program_of_a_newer_version_gets_zeros() {
         let mut theirs = [24_u32, 7, 1, 0, 0, 0];
-        // SAFETY: `theirs` has the 24 bytes that its size says, and no other pointer exists.
+        // SAFETY: `theirs` has the stated 24 bytes, and no other pointer exists.
         let read = unsafe { input::<Grown>(theirs.as_ptr().cast(), "grown") }.unwrap();
         assert_eq!(read, Grown { size: 24, old: 7, new: 1 });
         theirs[5] = 1;

@@ -1,4 +1,4 @@
-//! Progress of a search, and its end on request.
+//! Search progress, and an early end on request.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -15,8 +15,8 @@ pub extern "C" fn ap_cancel_new() -> Box<Cancel> {
     Box::default()
 }
 
-/// Ends all searches whose options name this request, and all later ones: each returns the best
-/// result so far. Any thread may call this at any time. Does nothing if `cancel` is null.
+/// Ends all searches whose options name this request, and all later searches: each returns the best
+/// result so far. Any thread may make this call at any time. Does nothing if `cancel` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_cancel_request(cancel: Option<&Cancel>) {
     if let Some(cancel) = cancel {
@@ -24,13 +24,13 @@ pub extern "C" fn ap_cancel_request(cancel: Option<&Cancel>) {
     }
 }
 
-/// Frees a request that no search uses; does nothing if it is null.
+/// Frees a request that no search uses; does nothing if `cancel` is null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ap_cancel_free(cancel: Option<Box<Cancel>>) {
     drop(cancel);
 }
 
-/// Returns how a search tells of its progress, and when it ends.
+/// Returns the progress listener and the end of a search.
 ///
 /// # Safety
 ///
@@ -49,7 +49,7 @@ pub(super) unsafe fn watch<'a>(
     Watch::new(listener, unsafe { cancel.as_ref() })
 }
 
-/// Returns the costs that a program states, if it does.
+/// Returns the costs that a program states, if any.
 ///
 /// # Safety
 ///
@@ -60,21 +60,21 @@ pub(super) unsafe fn costs<'a>(
 ) -> Option<ProgramCosts<'a>> {
     let function = function?;
     let ask: Box<Ask<'a>> = Box::new(move |nodes: &[u32], ways: &mut [Way; MOST_WAYS]| {
-        // SAFETY: the program passed both for this call (rule 6); the arrays live during the call, and
-        // have as many elements as it is told.
+        // SAFETY: the program passed both for this call (rule 6); the arrays live during the call,
+        // and have the stated numbers of elements.
         unsafe { function(context, nodes.as_ptr(), nodes.len(), ways.as_mut_ptr()) }
     });
     Some(ProgramCosts(ask))
 }
 
-/// A function of the program.
+/// The program's function.
 struct Listener {
     function: unsafe extern "C" fn(*mut c_void, *const Progress) -> i32,
     context: *mut c_void,
 }
 
 // SAFETY: the context is passed on and not used here; the program knows that the function may be
-// called on other threads, one at a time (rule 6).
+// called on other threads, one call at a time (rule 6).
 unsafe impl Send for Listener {}
 
 impl Listener {

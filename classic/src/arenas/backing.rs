@@ -28,13 +28,13 @@ impl Backing {
         self.block.as_mut().map_or(&mut [], Measured::as_mut_slice)
     }
 
-    /// Returns the address of the first byte, or `None` if there are none.
+    /// Returns the address of the first byte, or `None` without bytes.
     pub(crate) fn address(&self) -> Option<usize> {
         let bytes = self.bytes();
         (!bytes.is_empty()).then(|| bytes.as_ptr().addr())
     }
 
-    /// Makes sure that there are `bytes` bytes, content kept; returns whether they moved.
+    /// Ensures that there are `bytes` bytes, content kept; returns whether the bytes moved.
     ///
     /// On failure the bytes are unchanged.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<bool> {

@@ -11,16 +11,16 @@ use arenaplan::base::{Alignment, quoted};
 /// The rule by which the gap for an allocation is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GapRule {
-    /// The shortest gap in which it fits, the lowest of several.
+    /// The shortest gap that fits; the lowest gap if several are equal.
     #[default]
     Shortest,
-    /// As `LiteRT`: gaps in order of address, a gap replacing the best one so far if what it
-    /// has *behind the aligned start* is less than the best one has *in all*.
+    /// As `LiteRt`: gaps by address; a gap replaces the best gap so far if the bytes *behind the
+    /// gap's aligned start* are fewer than *all* bytes in the best gap.
     LiteRt,
 }
 
 impl GapRule {
-    /// Every rule and its name, the same in Rust and in Python.
+    /// Every rule with a name, the same in Rust and in Python.
     pub const NAMES: [(&'static str, Self); 2] =
         [("shortest", Self::Shortest), ("litert", Self::LiteRt)];
 }
@@ -44,12 +44,12 @@ pub(super) struct Gaps {
     by_address: BTreeMap<u64, u64>,
     /// Length and start.
     by_length: BTreeSet<(u64, u64)>,
-    /// End of the last allocation.
+    /// The last allocation's end.
     end: u64,
 }
 
 impl Gaps {
-    /// Returns the gaps between `taken`, or `None` if two of them share a byte.
+    /// Returns the gaps between `taken`, or `None` if two spans share a byte.
     pub(super) fn between(taken: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
         let mut taken: Vec<(u64, u64)> = taken.into_iter().collect();
         taken.sort_unstable();
@@ -77,7 +77,7 @@ impl Gaps {
         }
     }
 
-    /// Returns where `bytes` bytes go, or `None` if they end past any memory.
+    /// Returns the offset for `bytes` bytes, or `None` if they end past any memory.
     pub(super) fn find(&self, bytes: u64, alignment: Alignment, rule: GapRule) -> Option<u64> {
         let fits = |start: u64, end: u64| {
             alignment.round_up(start).filter(|at| at.checked_add(bytes).is_some_and(|to| to <= end))
@@ -131,7 +131,7 @@ impl Gaps {
             from = before;
         }
         if end == self.end {
-            // Nothing is taken behind the gap before it.
+            // No byte is taken behind the previous gap.
             self.end = from;
             return;
         }

@@ -1,4 +1,4 @@
-//! The incremental arena of today: allocations have live ranges.
+//! Today's incremental arena: allocations have live ranges.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{boxed::Box, vec::Vec};
@@ -12,22 +12,23 @@ use arenaplan::Error as Core;
 use arenaplan::arena::{ArenaAllocator, SystemAllocator};
 use arenaplan::base::{Alignment, LiveRange, Step};
 
-/// Bytes of an [`IncrementalArena`], and when they are needed.
+/// Bytes in an [`IncrementalArena`] with a live range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Allocation {
-    /// The bytes of the allocation.
+    /// The allocation's bytes.
     pub span: Span,
-    /// The live range of the allocation.
+    /// The allocation's live range.
     pub live: LiveRange,
     id: u32,
 }
 
-/// An arena whose allocations have live ranges and only avoid those they meet.
+/// An arena whose allocations have live ranges and avoid only allocations that are live together.
 ///
-/// TensorFlow Lite's planner works with such an arena today. An allocation sees the *active*
-/// ones only: those that were made and not dropped since. Where they all meet the new one
-/// a search takes `O(log n)`; otherwise it takes a sort of the allocations that it meets.
+/// TensorFlow Lite's planner works with such an arena today. An allocation sees only *active*
+/// allocations: made and not dropped since. If all active allocations meet the new allocation a
+/// search takes `O(log n)`; otherwise the search sorts the allocations that meet the new
+/// allocation.
 ///
 /// ```
 /// use arenaplan::base::{Alignment, LiveRange};
@@ -150,7 +151,7 @@ impl IncrementalArena {
         Ok(allocation)
     }
 
-    /// Drops the allocations that are over before `step`: nothing from then on meets them.
+    /// Drops the allocations that are over before `step`: no later allocation meets them.
     pub fn purge_before(&mut self, step: Step) {
         while let Some(&(end, id)) = self.by_end.first()
             && end <= step
@@ -168,7 +169,7 @@ impl IncrementalArena {
         }
     }
 
-    /// Drops one allocation, if it is active.
+    /// Drops an allocation, if active.
     pub fn forget(&mut self, allocation: Allocation) {
         if self.active.get(&allocation.id) == Some(&allocation) {
             self.deactivate(allocation.id);
@@ -203,13 +204,13 @@ impl IncrementalArena {
         self.next_id = 0;
     }
 
-    /// Frees the memory, and keeps the allocations; it needs a commit again.
+    /// Frees the memory, and keeps the allocations; a commit is needed again.
     pub fn release(&mut self) {
         self.backing.release();
         self.committed = false;
     }
 
-    /// Gets memory for all that was allocated, and returns whether it moved.
+    /// Gets memory for all allocations, and returns whether the bytes moved.
     ///
     /// The content is kept.
     ///
@@ -232,7 +233,7 @@ impl IncrementalArena {
         Ok(moved)
     }
 
-    /// Returns the bytes of a span, or `None` if it has none.
+    /// Returns a span's bytes, or `None` if the span is empty.
     ///
     /// # Errors
     ///
@@ -242,7 +243,7 @@ impl IncrementalArena {
         resolve(self.committed, &self.backing, span)
     }
 
-    /// Returns the bytes of a span to write, or `None` if it has none.
+    /// Returns the bytes of a span to write, or `None` if the span is empty.
     ///
     /// # Errors
     ///
@@ -261,7 +262,7 @@ impl IncrementalArena {
         self.high_water
     }
 
-    /// Returns the size of the memory.
+    /// Returns the memory size in bytes.
     pub fn buffer_bytes(&self) -> u64 {
         u64::try_from(self.backing.bytes().len()).unwrap_or(u64::MAX)
     }
@@ -282,7 +283,7 @@ impl IncrementalArena {
             && self.by_end.first().is_none_or(|&(end, _)| end > live.start())
     }
 
-    /// Returns the gaps between the active allocations, unless these share bytes.
+    /// Returns the gaps between the active allocations, unless allocations share bytes.
     fn known_gaps(&mut self) -> Option<&Gaps> {
         if matches!(self.gaps, GapsState::Unknown) {
             let taken = self.active.values().map(|it| (it.span.offset, it.span.end()));

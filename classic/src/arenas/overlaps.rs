@@ -1,35 +1,36 @@
-//! Search for allocations that are live together with a new one, without a look at all of them.
+//! Finds allocations that are live together with a new allocation, without visiting all
+//! allocations.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use arenaplan::base::{LiveRange, Step};
 
-/// Live ranges that contain one step, which is the same for all of them.
+/// Live ranges that contain a common step.
 #[derive(Clone, Debug, Default)]
 struct Shared {
     by_start: BTreeSet<(Step, u32)>,
     by_end: BTreeSet<(Step, u32)>,
 }
 
-/// An interval tree over live ranges, its nodes kept by address.
+/// An interval tree over live ranges, with nodes kept by address.
 ///
-/// A range belongs to the smallest aligned block of 2^k steps that it fits into; all
-/// ranges of a block contain the block's middle. A query looks at the blocks that it
-/// touches, and in each only at ranges that it meets.
+/// A range belongs to the smallest aligned block of 2^k steps that contains the range; all ranges
+/// in a block contain the block's middle. A query visits the blocks that the query range touches,
+/// and in each block only ranges that meet the query range.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overlaps {
     /// By exponent and position.
     blocks: BTreeMap<(u32, u64), Shared>,
 }
 
-/// Returns exponent and position of the block of a live range.
+/// Returns exponent and position of a live range's block.
 fn block_of(live: LiveRange) -> (u32, u64) {
     let (first, last) = ends(live);
     let exponent = u64::BITS - (first ^ last).leading_zeros();
     (exponent, first >> exponent)
 }
 
-/// Returns the first and the last step of a live range.
+/// Returns the first and the last step in a live range.
 fn ends(live: LiveRange) -> (u64, u64) {
     (u64::from(live.start().get()), u64::from(live.end().get()) - 1)
 }
@@ -64,7 +65,7 @@ impl Overlaps {
             for (&(_, position), shared) in self.blocks.range(touched) {
                 let middle = (position << found) + (1_u64 << found) / 2;
                 if last < middle {
-                    // Those that begin early enough, since they all reach the middle.
+                    // Ranges that begin early enough, since all ranges reach the middle.
                     let early = shared.by_start.range(..(live.end(), 0));
                     early.for_each(|&(_, id)| visit(id));
                 } else if first > middle {

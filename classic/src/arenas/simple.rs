@@ -1,4 +1,4 @@
-//! The incremental arena of 2019: allocate and deallocate in the order of execution.
+//! The incremental arena of 2019: allocate and deallocate in execution order.
 
 use alloc::collections::BTreeMap;
 use alloc::{boxed::Box, format};
@@ -10,7 +10,7 @@ use arenaplan::Error as Core;
 use arenaplan::arena::{ArenaAllocator, SystemAllocator};
 use arenaplan::base::{Alignment, MAX_BYTES};
 
-/// Bytes of a [`SimpleArena`] or an [`IncrementalArena`](crate::arenas::IncrementalArena).
+/// Bytes in a [`SimpleArena`] or an [`IncrementalArena`](crate::arenas::IncrementalArena).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// First byte.
@@ -26,7 +26,7 @@ impl Span {
     }
 }
 
-/// An arena that is filled while it is planned, as TensorFlow Lite's was in 2019.
+/// An arena that is filled during planning, as TensorFlow Lite's arena was in 2019.
 ///
 /// Spans are handed out before there is memory; [`commit`](Self::commit) gets the memory,
 /// and [`resolve`](Self::resolve) turns spans into bytes.
@@ -52,7 +52,7 @@ pub struct SimpleArena {
     backing: Backing,
     committed: bool,
     high_water: u64,
-    /// Size of every span that is handed out, by offset.
+    /// Size by offset of every span that is handed out.
     taken: BTreeMap<u64, u64>,
     gaps: Gaps,
 }
@@ -77,10 +77,10 @@ impl SimpleArena {
         }
     }
 
-    /// Returns the lowest of the shortest free stretches that hold `bytes` bytes, or the
-    /// end of the arena.
+    /// Returns the lowest of the shortest free stretches that hold `bytes` bytes, or the end of the
+    /// arena.
     ///
-    /// No bytes are a span at offset 0 that overlaps nothing.
+    /// An empty request returns a span at offset 0 that overlaps nothing.
     ///
     /// # Errors
     ///
@@ -99,11 +99,11 @@ impl SimpleArena {
         Ok(span)
     }
 
-    /// Takes a span back; one without bytes as often as one likes.
+    /// Takes a span back; an empty span may be returned repeatedly.
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) if it is not handed out.
+    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) if the span is not handed out.
     pub fn deallocate(&mut self, span: Span) -> Result<()> {
         if span.bytes == 0 {
             return Ok(());
@@ -118,10 +118,10 @@ impl SimpleArena {
         Ok(())
     }
 
-    /// Gets memory for all that was ever handed out, and returns whether it moved.
+    /// Gets memory for all spans ever handed out, and returns whether the bytes moved.
     ///
-    /// The content is kept. There are two alignments of bytes more than needed, so that
-    /// small growth later finds room.
+    /// The content is kept. The memory has two alignments of bytes more than needed, so that small
+    /// growth later finds room.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl SimpleArena {
         Ok(moved)
     }
 
-    /// Returns the bytes of a span, or `None` if it has none.
+    /// Returns a span's bytes, or `None` if the span is empty.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl SimpleArena {
         resolve(self.committed, &self.backing, span)
     }
 
-    /// Returns the bytes of a span to write, or `None` if it has none.
+    /// Returns the bytes of a span to write, or `None` if the span is empty.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl SimpleArena {
         self.high_water
     }
 
-    /// Returns the size of the memory.
+    /// Returns the memory size in bytes.
     pub fn buffer_bytes(&self) -> u64 {
         u64::try_from(self.backing.bytes().len()).unwrap_or(u64::MAX)
     }
@@ -186,7 +186,7 @@ pub(super) fn check_alignment(alignment: Alignment, arena: Alignment) -> Result<
     Ok(())
 }
 
-/// Returns the span at `offset`, if there can be one.
+/// Returns the span at `offset`, if valid.
 pub(super) fn checked_span(offset: Option<u64>, bytes: u64) -> Result<Span> {
     offset
         .filter(|offset| offset.checked_add(bytes).is_some_and(|end| end <= MAX_BYTES))
@@ -194,7 +194,7 @@ pub(super) fn checked_span(offset: Option<u64>, bytes: u64) -> Result<Span> {
         .ok_or_else(|| Error::Core(Core::SizeOverflow { what: "an incremental arena".into() }))
 }
 
-/// Returns where in the memory a span is, or `None` if it has no bytes.
+/// Returns the place of a span in memory, or `None` if the span is empty.
 fn locate(
     committed: bool,
     backing: &Backing,
@@ -221,7 +221,7 @@ fn locate(
         .ok_or_else(out_of_bounds)
 }
 
-/// Returns the bytes of a span.
+/// Returns a span's bytes.
 pub(super) fn resolve(committed: bool, backing: &Backing, span: Span) -> Result<Option<&[u8]>> {
     Ok(locate(committed, backing, span)?.map(|range| &backing.bytes()[range]))
 }

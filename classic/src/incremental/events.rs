@@ -10,7 +10,7 @@ use crate::incremental::incremental_graph::{AllocationType, IncrementalGraph, at
 use arenaplan::Error as Core;
 use arenaplan::arena::ArenaAllocator;
 
-/// One entry of the queue.
+/// An entry in the queue.
 #[derive(Clone, Copy, Debug)]
 struct Event {
     node: usize,
@@ -22,7 +22,7 @@ struct Event {
 pub(super) struct Events {
     options: IncrementalOptions,
     queue: Vec<Event>,
-    /// By node: its first event.
+    /// For each node: the first event.
     first_event: Vec<usize>,
     pub(super) spans: Vec<Option<Span>>,
     pub(super) temporary: SimpleArena,
@@ -101,8 +101,8 @@ impl Events {
 
     /// Replays the events of some nodes, and gets memory.
     ///
-    /// A node's temporaries begin with its first event. After a node without events none
-    /// begin any more: the original counts nodes by the events it meets.
+    /// A node's temporaries begin with the node's first event. After a node without events no
+    /// temporaries begin any more: the original counts nodes by events.
     pub(super) fn execute(&mut self, graph: &IncrementalGraph, nodes: Range<usize>) -> Result<()> {
         let mut active = nodes.start;
         let start = self.first_event.get(nodes.start).copied().unwrap_or(self.queue.len());

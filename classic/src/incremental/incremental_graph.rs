@@ -1,4 +1,4 @@
-//! The graph of an incremental planner: sizes and types may change between executions.
+//! The graph for an incremental planner: sizes and types may change between executions.
 
 use alloc::{
     format,
@@ -12,7 +12,7 @@ use arenaplan::Error as Core;
 use arenaplan::base::quoted;
 use arenaplan::graph::{Graph, ValueKind, Whole};
 
-/// The owner of the bytes of a value.
+/// The owner of a value's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AllocationType {
@@ -25,7 +25,7 @@ pub enum AllocationType {
     Arena,
     /// The persistent arena, for good.
     PersistentArena,
-    /// The heap, with a size that is known once its node runs.
+    /// The heap, with a size that is known once the producer runs.
     Dynamic,
     /// The heap, from when the model is prepared.
     PersistentReadOnly,
@@ -38,7 +38,7 @@ pub enum AllocationType {
 }
 
 impl AllocationType {
-    /// Every type and its name, the same in Rust and in Python.
+    /// Every type with a name, the same in Rust and in Python.
     pub const NAMES: [(&'static str, Self); 9] = [
         ("none", Self::None),
         ("read_only", Self::ReadOnly),
@@ -65,7 +65,7 @@ impl FromStr for AllocationType {
     }
 }
 
-/// A value: its present size, and the owner of its bytes.
+/// A value: present size, and owner of the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IncrementalValue {
     /// Size in bytes.
@@ -74,7 +74,7 @@ pub struct IncrementalValue {
     pub kind: AllocationType,
 }
 
-/// Permission for an output to have the bytes of an input.
+/// Permission for an output to have an input's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SharePair {
     /// Position among the node's inputs.
@@ -98,7 +98,7 @@ pub struct IncrementalNode {
     pub shares: Vec<SharePair>,
 }
 
-/// A graph whose nodes run in the order of their indices.
+/// A graph whose nodes run by ascending index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IncrementalGraph {
     /// Every value.
@@ -166,7 +166,7 @@ impl From<&Graph> for IncrementalGraph {
 }
 
 impl IncrementalGraph {
-    /// Refuses indices of values and operands that are not there.
+    /// Refuses unknown values and operands.
     pub(super) fn check(&self) -> Result<()> {
         let values = self.values.len();
         if u32::try_from(values.max(self.nodes.len())).is_err() {

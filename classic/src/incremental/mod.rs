@@ -1,8 +1,8 @@
-//! Planning while a model runs, as TensorFlow Lite does.
+//! Planning while a model runs, as in TensorFlow Lite.
 //!
-//! An [`IncrementalPlanner`] places values node range by node range, because sizes of later
-//! values may only be known when earlier nodes have run. It is for runtimes whose shapes
-//! change. For sizes that are known beforehand, [`Planner`](arenaplan::Planner) needs fewer bytes.
+//! An [`IncrementalPlanner`] places values node range by node range, because sizes of later values
+//! may only be known when earlier nodes have run. The planner is for runtimes whose shapes change.
+//! For sizes that are known beforehand, [`Planner`](arenaplan::Planner) needs fewer bytes.
 
 mod events;
 mod incremental_graph;
@@ -27,13 +27,13 @@ use arenaplan::base::{Alignment, quoted};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IncrementalMode {
-    /// The rules of this crate: an output is only written over bytes that no alias of them is read
-    /// from later; a value without readers lives for one step; a value that grew is placed anew.
+    /// The rules of this crate: an output is only written over bytes that no alias reads later; a
+    /// value without readers lives for one step; a grown value is placed anew.
     #[default]
     Default,
-    /// TensorFlow Lite's of today, to the byte.
+    /// The rules of today's TensorFlow Lite, to the byte.
     LiteRt,
-    /// TensorFlow Lite's of 2019, to the byte.
+    /// The rules of TensorFlow Lite in 2019, to the byte.
     TfLite2019,
 }
 
@@ -64,17 +64,17 @@ impl fmt::Display for IncrementalMode {
     }
 }
 
-/// Options of an [`IncrementalPlanner`].
+/// Options for an [`IncrementalPlanner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncrementalOptions {
     /// The rules that decide.
     pub mode: IncrementalMode,
-    /// Alignment of every offset, in bytes.
+    /// Offset alignment in bytes.
     pub alignment: Alignment,
-    /// Alignment of the address of each arena, in bytes.
+    /// Alignment of each arena's address in bytes.
     pub arena_alignment: Alignment,
-    /// Whether graph inputs keep their bytes until the end; today's TensorFlow Lite always
-    /// keeps them.
+    /// Whether graph inputs keep their bytes until the end; today's TensorFlow Lite always keeps
+    /// input bytes.
     pub preserve_inputs: bool,
     /// Whether every value keeps its bytes until the end.
     pub preserve_all: bool,

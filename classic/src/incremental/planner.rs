@@ -1,4 +1,4 @@
-//! The incremental planner, as a runtime calls it between nodes.
+//! The incremental planner that a runtime calls between nodes.
 
 use alloc::{boxed::Box, format};
 use core::ops::Range;
@@ -12,17 +12,17 @@ use crate::incremental::{IncrementalMode, IncrementalOptions};
 use arenaplan::Error as Core;
 use arenaplan::arena::{ArenaAllocator, SystemAllocator};
 
-/// The place of a value.
+/// A value's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Place {
-    /// Whether it is in the persistent arena.
+    /// Whether the value is in the persistent arena.
     pub persistent: bool,
-    /// The bytes of the value.
+    /// The value's bytes.
     pub span: Span,
 }
 
-/// Places the values of a graph whose sizes become known while it runs.
+/// Places the values in a graph whose sizes become known during a run.
 ///
 /// ```
 /// use arenaplan::base::Alignment;
@@ -65,19 +65,21 @@ enum Engine {
 }
 
 impl IncrementalPlanner {
-    /// Returns a planner of `graph` that has placed nothing yet.
+    /// Returns a planner for `graph` that has placed nothing yet.
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue), [`Error::InvalidEffect`](arenaplan::Error::InvalidEffect) if the graph names values or
-    ///   operands that are not there.
-    /// - [`Error::DuplicateProducer`](arenaplan::Error::DuplicateProducer) in our mode, if two nodes write one value.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue),
+    ///   [`Error::InvalidEffect`](arenaplan::Error::InvalidEffect) if the graph names unknown
+    ///   values or operands.
+    /// - [`Error::DuplicateProducer`](arenaplan::Error::DuplicateProducer) in mode `default`, if
+    ///   two nodes write one value.
     pub fn new(graph: IncrementalGraph, options: IncrementalOptions) -> Result<Self> {
         let system = || Box::new(SystemAllocator);
         Self::with_allocators(graph, options, system(), system())
     }
 
-    /// Returns a planner whose arenas get their bytes from `temporary` and `persistent`.
+    /// Returns a planner whose arenas allocate from `temporary` and `persistent`.
     ///
     /// # Errors
     ///
@@ -127,13 +129,14 @@ impl IncrementalPlanner {
         self.plan_graph(true)
     }
 
-    /// Places the values that begin with `nodes`, and gets memory for them.
+    /// Places the values that begin with `nodes`, and gets memory for the values.
     ///
     /// # Errors
     ///
     /// - [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if there are no such nodes; mode `tflite-2019` does not mind.
     /// - [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit), [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if there is not enough memory.
-    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) in our mode, if a persistent value has grown.
+    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `default`, if a persistent
+    ///   value has grown.
     pub fn execute(&mut self, nodes: Range<usize>) -> Result<()> {
         match &mut self.engine {
             Engine::Events(events) => events.execute(&self.graph, nodes),
@@ -157,12 +160,13 @@ impl IncrementalPlanner {
         }
     }
 
-    /// Forgets where values of the temporary arena are that begin after `node`, because
-    /// one of them has changed its size.
+    /// Forgets the places of values in the temporary arena that begin after `node`, because one of
+    /// these values has changed in size.
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `tflite-2019`, which has no such thing.
+    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `tflite-2019`, which has no such
+    /// reset.
     pub fn reset_after(&mut self, node: usize) -> Result<()> {
         let (ranges, graph) = self.ranges("forget values after a node")?;
         ranges.reset_after(graph, node);
@@ -179,12 +183,13 @@ impl IncrementalPlanner {
         Ok(())
     }
 
-    /// Gets the temporary arena's memory back; its content is lost. Does nothing if the
-    /// memory is there.
+    /// Gets the temporary arena's memory back; the content is lost. Does nothing if the memory is
+    /// there.
     ///
     /// # Errors
     ///
-    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `tflite-2019`, which has no such thing.
+    /// - [`Error::ArenaState`](arenaplan::Error::ArenaState) in mode `tflite-2019`, which cannot
+    ///   release the arena.
     /// - [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit) if there is not enough memory.
     pub fn acquire_temporary(&mut self) -> Result<()> {
         self.ranges("acquire memory")?.0.temporary.commit()?;
@@ -210,7 +215,7 @@ impl IncrementalPlanner {
         Ok(())
     }
 
-    /// Changes the owner of a value's bytes.
+    /// Changes a value's owner.
     ///
     /// # Errors
     ///
@@ -221,7 +226,7 @@ impl IncrementalPlanner {
         Ok(())
     }
 
-    /// Returns the graph with its present sizes and types.
+    /// Returns the graph with present sizes and types.
     pub const fn graph(&self) -> &IncrementalGraph {
         &self.graph
     }
@@ -231,8 +236,8 @@ impl IncrementalPlanner {
         self.options
     }
 
-    /// Returns where a value is, or `None` if it has no bytes in an arena, or its node was
-    /// not reached yet.
+    /// Returns the place of a value, or `None` if the value has no bytes in an arena, or the
+    /// producer was not reached yet.
     pub fn place(&self, value: u32) -> Option<Place> {
         let known = self.graph.values.get(at(value))?;
         let persistent = match known.kind {
@@ -245,12 +250,12 @@ impl IncrementalPlanner {
             Engine::Ranges(ranges) => ranges.allocation(&self.graph, value).map(|it| it.span),
         };
         let span = span.filter(|span| span.bytes > 0 && known.bytes > 0)?;
-        // A value that shrank keeps its old, larger place.
+        // A value that shrank keeps the old, larger place.
         let span = Span { bytes: known.bytes.min(span.bytes), ..span };
         Some(Place { persistent, span })
     }
 
-    /// Returns the value whose bytes `value` has: itself, unless it shares.
+    /// Returns the value whose bytes `value` has: itself, unless `value` shares.
     ///
     /// # Errors
     ///
@@ -263,11 +268,12 @@ impl IncrementalPlanner {
         })
     }
 
-    /// Returns the bytes of a value, or `None` where [`place`](Self::place) does.
+    /// Returns a value's bytes, or `None` where [`place`](Self::place) returns `None`.
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) while the temporary arena is released, for values in it.
+    /// [`Error::ArenaState`](arenaplan::Error::ArenaState) for values in the temporary arena while
+    /// the arena is released.
     pub fn bytes(&self, value: u32) -> Result<Option<&[u8]>> {
         let Some(Place { persistent, span }) = self.place(value) else { return Ok(None) };
         match &self.engine {
@@ -280,7 +286,8 @@ impl IncrementalPlanner {
         }
     }
 
-    /// Returns the bytes of a value to write, or `None` where [`place`](Self::place) does.
+    /// Returns the bytes of a value to write, or `None` where [`place`](Self::place) returns
+    /// `None`.
     ///
     /// # Errors
     ///
@@ -297,7 +304,7 @@ impl IncrementalPlanner {
         }
     }
 
-    /// Returns the high-water marks of the temporary and of the persistent arena.
+    /// Returns the high-water marks: the temporary arena, then the persistent arena.
     pub fn arena_bytes(&self) -> (u64, u64) {
         match &self.engine {
             Engine::Events(it) => (it.temporary.high_water(), it.persistent.high_water()),

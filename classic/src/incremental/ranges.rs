@@ -13,27 +13,27 @@ use arenaplan::Error as Core;
 use arenaplan::arena::ArenaAllocator;
 use arenaplan::base::{LiveRange, Step};
 
-/// The end of live ranges that last to the end.
+/// The end of live ranges that last until the run ends.
 const FOREVER: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Ranges {
     options: IncrementalOptions,
-    /// By value: the node that it begins with.
+    /// For each value: the node at which the value begins.
     births: Vec<Option<u32>>,
-    /// By value: the node after the last one that needs it, or one of its aliases.
+    /// For each value: the node after the last node that needs the value or an alias.
     ends: Vec<u32>,
-    /// By value: the node after the last one that needs it by itself.
+    /// For each value: the node after the last node that needs the value itself.
     own_ends: Vec<u32>,
-    /// By value: the value whose bytes it has.
+    /// For each value: the value whose bytes the value has.
     roots: Vec<u32>,
-    /// By node: values that begin with it.
+    /// For each node: values that begin with the node.
     begins: Vec<Vec<u32>>,
-    /// By value: its allocation.
+    /// For each value: the allocation.
     allocations: Vec<Option<Allocation>>,
-    /// Values with an allocation in the temporary arena, by when they begin.
+    /// Values with an allocation in the temporary arena, by begin.
     allocated: BTreeSet<(Step, u32)>,
-    /// By value: whether its node range was executed.
+    /// For each value: whether the value's node range was executed.
     executed: Vec<bool>,
     /// The last node that was executed.
     last_active: usize,
@@ -74,8 +74,8 @@ impl Ranges {
         }
     }
 
-    /// Forgets where everything is; persistent values stay in our mode unless the graph is
-    /// another one.
+    /// Forgets all places; in mode `default`, persistent values stay unless the graph is another
+    /// graph.
     pub(super) fn reset(&mut self, graph: &IncrementalGraph, other_graph: bool) {
         let count = graph.values.len();
         let stays = self.options.mode == IncrementalMode::Default && !other_graph;
@@ -164,8 +164,8 @@ impl Ranges {
         self.own_ends = vec![FOREVER; graph.values.len()];
     }
 
-    /// Ends the live range of every value after its last reader, or after its producer, and that
-    /// of every class of aliases with its last member.
+    /// Ends the live range of every value after the last reader, or after the producer, and of
+    /// every alias class with its last member.
     fn set_ends(&mut self, graph: &IncrementalGraph) {
         let mut ends: Vec<u32> =
             self.births.iter().map(|birth| birth.map_or(0, |birth| birth + 1)).collect();
@@ -208,7 +208,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Returns the values of some nodes that need more than they have.
+    /// Returns the values of some nodes that need more bytes than allocated.
     fn candidates(&mut self, graph: &IncrementalGraph, nodes: Range<usize>) -> Vec<u32> {
         let mut found: Vec<u32> = Vec::new();
         for index in nodes {
@@ -275,7 +275,7 @@ impl Ranges {
             return (false, Reverse(0), 0, value);
         }
         let tie = match self.options.mode {
-            // As observed where the original leaves it to the standard library.
+            // As observed where the original leaves the order to the standard library.
             IncrementalMode::LiteRt => u32::MAX - value,
             IncrementalMode::Default | IncrementalMode::TfLite2019 => value,
         };
@@ -291,7 +291,7 @@ impl Ranges {
             if owner.kind == AllocationType::Arena && owner.bytes == known.bytes {
                 return Ok(());
             }
-            // The bytes to share are gone, or of another size.
+            // The bytes to share are gone, or have another size.
             self.roots[at(value)] = value;
             end = self.own_ends[at(value)];
         }
@@ -325,7 +325,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Forgets where values of the temporary arena are that begin after `node`.
+    /// Forgets the places of values in the temporary arena that begin after `node`.
     pub(super) fn reset_after(&mut self, graph: &IncrementalGraph, node: usize) {
         let step = Step::at(node);
         while let Some(&(start, value)) = self.allocated.last()
@@ -357,7 +357,7 @@ impl Ranges {
         self.last_active = node;
     }
 
-    /// Returns the allocation of a value's bytes: its own, or that of its root.
+    /// Returns the allocation for a value's bytes: the value's own, or the root's.
     pub(super) fn allocation(&self, graph: &IncrementalGraph, value: u32) -> Option<Allocation> {
         let kind = graph.values[at(value)].kind;
         if !*self.executed.get(at(value))? {

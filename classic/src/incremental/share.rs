@@ -1,4 +1,4 @@
-//! Sharing: outputs that have the bytes of an input.
+//! Sharing: outputs that have an input's bytes.
 
 use alloc::{vec, vec::Vec};
 
@@ -7,11 +7,11 @@ use crate::incremental::incremental_graph::{AllocationType, IncrementalGraph, at
 /// Operands beyond the third are never shared in TensorFlow Lite.
 const LITERT_SHAREABLE_INPUTS: usize = 3;
 
-/// Values of up to four bytes are never overwritten in TensorFlow Lite: such a size often
-/// means that the true one is not known yet.
+/// TensorFlow Lite never overwrites values of up to four bytes: such a size often means that the
+/// true size is not known yet.
 const LITERT_SCALAR_BYTES: u64 = 4;
 
-/// Returns the value whose bytes each value has, as TensorFlow Lite decides it.
+/// Returns for each value the value whose bytes it has in TensorFlow Lite.
 ///
 /// `references` counts the uses of each value: reads, and all other uses.
 pub(super) fn as_litert(graph: &IncrementalGraph, references: &[u32]) -> Vec<u32> {
@@ -45,15 +45,16 @@ pub(super) fn as_litert(graph: &IncrementalGraph, references: &[u32]) -> Vec<u32
     roots
 }
 
-/// Returns the value whose bytes each value has. No bytes are overwritten that are read later,
-/// under any name.
+/// Returns for each value the value whose bytes it has. No bytes are overwritten that are read
+/// later, under any name.
 ///
-/// `ends` says, by value, until when it is needed by itself.
+/// `ends` gives for each value the node until which the value itself is needed.
 pub(super) fn safely(graph: &IncrementalGraph, births: &[Option<u32>], ends: &[u32]) -> Vec<u32> {
     let mut roots = own_roots(graph);
     let kept = graph.inputs.iter().flatten().chain(&graph.variables);
     let kept = flags(graph, kept);
-    // By root: until when any of its aliases is needed, and the last node that added one.
+    // For each root: the node until which any alias is needed, and the last node that added an
+    // alias.
     let mut class_ends = ends.to_vec();
     let mut joined: Vec<Option<u32>> = vec![None; graph.values.len()];
     for (step, node) in (0_u32..).zip(&graph.nodes) {
@@ -74,8 +75,8 @@ pub(super) fn safely(graph: &IncrementalGraph, births: &[Option<u32>], ends: &[u
                 && births[at(output)] == Some(step)
                 && roots[at(output)] == output
                 && joined[at(output)].is_none();
-            // Of all that is in these bytes, nothing may be read later, and now only in the
-            // elementwise way that the node permits for this output.
+            // No value in these bytes may be read later, and now only in the elementwise way that
+            // the node permits for this output.
             let elementwise = |position: usize| {
                 let mut pairs = node.shares.iter();
                 pairs.any(|other| other.output == pair.output && other.input == position)
@@ -102,7 +103,7 @@ fn own_roots(graph: &IncrementalGraph) -> Vec<u32> {
     (0_u32..).take(graph.values.len()).collect()
 }
 
-/// Returns, by value, whether it is one of `members`.
+/// Returns for each value whether the value is in `members`.
 fn flags<'a>(graph: &IncrementalGraph, members: impl Iterator<Item = &'a u32>) -> Vec<bool> {
     let mut flags = vec![false; graph.values.len()];
     members.for_each(|&member| flags[at(member)] = true);

@@ -1,7 +1,7 @@
-//! Assignments to states: direct ones, the order of reads and writes, and the blocks of states.
+//! Assignments to states: direct assignments, the order of reads and writes, and state blocks.
 //!
-//! An assignment is direct if the producer of its right side writes into the state. That
-//! producer is then the true writer, so it is the node that waits for readers of the old bytes.
+//! An assignment is direct if the producer of the right side writes into the state. That producer
+//! is then the true writer, and waits for readers of the old bytes.
 
 use alloc::{format, vec, vec::Vec};
 
@@ -15,32 +15,32 @@ use arenaplan::graph::{Assignment, Graph, InPlace, Node, ValueKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AssignKind {
-    /// The node copies its right side into the state.
+    /// The node copies the right side into the state.
     Copy,
     /// The producer of the right side writes into the state; the node does nothing.
     Direct,
 }
 
-/// A node that overwrites a state with the bytes of another value.
+/// A node that overwrites a state with another value's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assign {
-    /// The way in which it is carried out.
+    /// The way in which the assignment is carried out.
     pub kind: AssignKind,
     /// The left side.
     pub state: ValueId,
     /// The right side.
     pub source: ValueId,
-    /// The result of the node: the new bytes of the state.
+    /// The node's result: the new bytes of the state.
     pub result: ValueId,
 }
 
-/// Returns, for every node, its assignment if it is one.
+/// Returns for every node the assignment, if the node is an assignment.
 ///
-/// An [assignment](Graph::assignment) is [direct](AssignKind::Direct) if its right side comes
-/// from a node that
+/// An [assignment](Graph::assignment) is [direct](AssignKind::Direct) if the right side comes from
+/// a node that
 ///
-/// - `is_elementwise`, so that it may write into a state that it reads,
-/// - has no other result, and no other node reads its result,
+/// - `is_elementwise`, so that the node may write into a state that it reads,
+/// - has no other result, and no other node reads the result,
 /// - and has no other node wait for it.
 #[must_use]
 pub fn find_assigns(graph: &Graph, is_elementwise: impl Fn(NodeId) -> bool) -> Vec<Option<Assign>> {
@@ -76,12 +76,12 @@ pub fn find_assigns(graph: &Graph, is_elementwise: impl Fn(NodeId) -> bool) -> V
     found
 }
 
-/// Returns whether the effects of a node permit its output to be written element by element
-/// into a state that it reads.
+/// Returns whether a node's effects permit writing the output element by element into a state that
+/// the node reads.
 ///
 /// The node has one output, which either has a [flow](arenaplan::graph::Flow) with one element per
-/// piece or may be in place of an operand. Every operand that shows a state of the output's
-/// size has an in-place pair with the output.
+/// piece or may be in place of an operand. Every operand that shows a state with the output's size
+/// has an in-place pair with the output.
 ///
 /// ```
 /// use arenaplan_classic::sharing::is_elementwise;
@@ -128,11 +128,11 @@ pub fn is_elementwise(graph: &Graph, node: NodeId) -> bool {
 
 /// Readers and writers of every state, for nodes in the order in which they were added.
 struct States {
-    /// By state: the nodes that wrote it last.
+    /// For each state: the last writers.
     writers: Vec<Vec<NodeId>>,
-    /// By state: the nodes that have read it since.
+    /// For each state: the readers since the last write.
     readers: Vec<Vec<NodeId>>,
-    /// By value: the state whose bytes it shows.
+    /// For each value: the state whose bytes the value shows.
     shows: Vec<Option<ValueId>>,
 }
 
@@ -149,7 +149,7 @@ impl States {
         }
     }
 
-    /// Records the states that a node reads, and returns the nodes that wrote them.
+    /// Records the states that a node reads, and returns the nodes that wrote these states.
     fn read(&mut self, graph: &Graph, id: NodeId) -> Vec<NodeId> {
         let mut writers = Vec::new();
         for (_, read) in graph.node(id).reads_bytes_of() {
@@ -166,8 +166,8 @@ impl States {
         self.writers[state.index()].iter().chain(&self.readers[state.index()]).copied()
     }
 
-    /// Records the states that a node writes, and calls `wait` with each true writer and the
-    /// nodes that must run before it.
+    /// Records the states that a node writes, and calls `wait` with each true writer and the nodes
+    /// that must run before the writer.
     fn write(
         &mut self,
         graph: &Graph,
@@ -206,10 +206,10 @@ impl Followers {
         Self(followers)
     }
 
-    /// Returns whether one of `nodes` runs after `first` in every order.
+    /// Returns whether any of `nodes` runs after `first` in every order.
     fn has_any_of(&self, first: NodeId, nodes: impl Iterator<Item = NodeId> + Clone) -> bool {
         let mut wanted = vec![false; self.0.len()];
-        // A node that reads the state which it overwrites does both in one step.
+        // A node that reads the state which the node overwrites does both in one step.
         for node in nodes.filter(|&node| node != first) {
             wanted[node.index()] = true;
         }
@@ -229,17 +229,17 @@ impl Followers {
     }
 }
 
-/// Returns a copy of `graph` in which states change in the order in which its nodes were added,
-/// for any order of execution.
+/// Returns a copy of `graph` in which states change in the order in which nodes were added, for any
+/// execution order.
 ///
-/// A node that was added before another one that writes a state sees the state's old
-/// bytes, and one that was added later sees the new ones. The node that writes at run time is, for
-/// a [direct](AssignKind::Direct) assignment, the producer of its right side: this producer waits
-/// for the readers of the old bytes.
+/// A node that was added before a writer of a state sees the state's old bytes, and a node that was
+/// added later sees the new bytes. For a [direct](AssignKind::Direct) assignment, the producer of
+/// the right side writes at run time: this producer waits for the readers of the old bytes.
 ///
 /// # Errors
 ///
-/// [`Error::GraphCycle`](arenaplan::Error::GraphCycle) if the nodes were added in an order in which they cannot run.
+/// [`Error::GraphCycle`](arenaplan::Error::GraphCycle) if the nodes cannot run in the order in
+/// which they were added.
 pub fn order_mutations(graph: &Graph, assigns: &[Option<Assign>]) -> Result<Graph> {
     let mut after: Vec<Vec<NodeId>> =
         graph.nodes().iter().map(|node| node.control_dependencies().to_vec()).collect();
@@ -279,22 +279,21 @@ fn rebuild(graph: &Graph, after: Vec<Vec<NodeId>>) -> Result<Graph> {
 }
 
 impl StoragePlan {
-    /// Returns the plan with storage for values that no node produces, and with assignments tied
-    /// to their states.
+    /// Returns the plan with storage for values without a producer, and with assignments tied to
+    /// states.
     ///
-    /// Graph inputs, constants and states get fresh blocks after the last one, in order.
-    /// The result of an assignment gets its state's block, and so does the right side of a
-    /// direct one. Blocks without a value stay, with a size of 0. `assigns` may come from the
-    /// graph before [`order_mutations`]: the answer of [`find_assigns`] is the same.
+    /// Graph inputs, constants and states get fresh blocks after the last block, in order. The
+    /// result of an assignment gets the state's block, and so does the right side of a direct
+    /// assignment. Blocks without a value stay, with a size of 0. `assigns` may come from the graph
+    /// before [`order_mutations`]: the answer of [`find_assigns`] is the same.
     ///
-    /// With direct assignments the plan is only right for a graph whose nodes wait for
-    /// each other as [`order_mutations`] makes them, and where a node that computes a new
-    /// value of a state from the old one permits that in place: [`to_plan`](Self::to_plan)
-    /// checks both.
+    /// With direct assignments the plan is right only for a graph ordered by [`order_mutations`] in
+    /// which a node that computes a new state value from the old value permits doing so in place:
+    /// [`to_plan`](Self::to_plan) checks both.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if a value that a node produces has no block.
+    /// [`Error::InvalidOption`](arenaplan::Error::InvalidOption) if a node's value has no block.
     pub fn decorate(mut self, graph: &Graph, assigns: &[Option<Assign>]) -> Result<Self> {
         for (index, value) in graph.values().iter().enumerate() {
             if value.kind() != ValueKind::Activation {
@@ -334,7 +333,7 @@ impl StoragePlan {
                     let position = usize::try_from(position).unwrap_or(usize::MAX);
                     let input = node.input(position).map(|input| self.storages[input.index()]);
                     if input != Some(self.storages[output.index()]) {
-                        // The value that it took over was a result that is in a state's block now.
+                        // The taken-over value was a result that is in a state's block now.
                         self.taken_from[output.index()] = self.operand_in_block(graph, output);
                     }
                 }
@@ -343,7 +342,7 @@ impl StoragePlan {
         Ok(self)
     }
 
-    /// Returns which operand of its producer is in the block of `value`, and may be there.
+    /// Returns the operand of the producer that is in the block of `value`, and may be there.
     fn operand_in_block(&self, graph: &Graph, value: ValueId) -> TakenFrom {
         let Some(producer) = graph.producer(value).map(|id| graph.node(id)) else {
             return TakenFrom::Nothing;

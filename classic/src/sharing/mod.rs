@@ -1,11 +1,12 @@
-//! Storage sharing: values share whole blocks, as NNVM, `MXNet` and Relay plan memory.
+//! Storage sharing: values share whole blocks, as in the memory planners of NNVM, `MXNet` and
+//! Relay.
 //!
-//! A *block* is memory that serves one value after another and grows to the largest of them; there
-//! are no offsets. Blocks waste more bytes than an arena. They are here for users of these
+//! A *block* is memory that serves one value after another and grows to the largest value; there
+//! are no offsets. Blocks waste more bytes than an arena. Blocks are here for users of these
 //! planners, and for runtimes that support nothing else.
 //!
-//! One pass walks the nodes in order. It lets outputs take over dying inputs, gives the
-//! other outputs free blocks of a similar size, and frees blocks after their last reader.
+//! One pass walks the nodes in order. The pass lets outputs take over dying inputs, gives the other
+//! outputs free blocks of a similar size, and frees blocks after the last reader.
 
 mod assign;
 mod pass;
@@ -26,14 +27,14 @@ use arenaplan::base::{SpaceId, ValueId, quoted};
 use arenaplan::graph::{Graph, Reachability, Value};
 use pass::Pass;
 
-/// The origin of the bytes of a value.
+/// The origin of a value's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Storage {
     /// No rule applies: graph inputs, constants, and values outside a node range.
     #[default]
     Unassigned,
-    /// Memory of the caller.
+    /// The caller's memory.
     External,
     /// Memory that the node gets at run time.
     Dynamic,
@@ -53,7 +54,7 @@ impl Storage {
         }
     }
 
-    /// Returns the storage that NNVM means by `code`, if it means one.
+    /// Returns the storage for NNVM's `code`, if the code is valid.
     pub fn from_code(code: i64) -> Option<Self> {
         match code {
             -1 => Some(Self::Unassigned),
@@ -63,7 +64,7 @@ impl Storage {
         }
     }
 
-    /// Returns the block, if it is one.
+    /// Returns the block number, if the storage is a block.
     pub const fn block(self) -> Option<u32> {
         match self {
             Self::Block(block) => Some(block),
@@ -72,7 +73,7 @@ impl Storage {
     }
 }
 
-/// The origin of the block of an output.
+/// The origin of an output's block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TakenFrom {
@@ -100,10 +101,10 @@ impl TakenFrom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SizeRule {
-    /// The bytes of the value.
+    /// The value's bytes.
     #[default]
     Bytes,
-    /// Four per element of any type, as NNVM counts.
+    /// Four bytes per element of any type, as in NNVM.
     ElementsTimes4,
 }
 
@@ -126,8 +127,9 @@ impl FromStr for SizeRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SharingMode {
-    /// Ours: blocks stay in one space; ignored operands are never taken over; an operand
-    /// that is read twice can be, and so can one that is larger; whole views share.
+    /// The rules of this crate: blocks stay in one space; ignored operands are never taken over; an
+    /// operand that is read twice can be taken over, and so can a larger operand; whole views
+    /// share.
     #[default]
     Default,
     /// NNVM's, to the byte.
@@ -158,30 +160,29 @@ impl fmt::Display for SharingMode {
     }
 }
 
-/// Options of [`share_storage`].
+/// Options for [`share_storage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharingOptions {
-    /// How many times larger or smaller than a value its block may be; 0 for a block of
-    /// its own for every value.
+    /// How many times larger or smaller than a value a block may be; 0 for a separate block for
+    /// every value.
     pub match_range: u64,
     /// Whether to try the powers of two up to `match_range`, and keep the smallest result.
     pub auto_search: bool,
-    /// Number of [colors](color_nodes); above 1, a block only moves on to a node of the
-    /// color that freed it.
+    /// Number of [colors](color_nodes); above 1, a block only moves on to a node with the color
+    /// that freed the block.
     pub num_temp: u32,
     /// The measure of a value's size.
     pub size_rule: SizeRule,
     /// The rules that decide.
     pub mode: SharingMode,
-    /// Whether the result must be safe in every order that the graph permits, not only
-    /// the given one.
+    /// Whether the result must be safe in every permitted order, not only the given order.
     pub parallel_safe: bool,
-    /// Positions in the order of the nodes to plan; all of them if `None`.
+    /// Positions in the node order to plan; all positions if `None`.
     pub nodes: Option<Range<usize>>,
-    /// Number of reads of each value; counted if `None`.
+    /// Number of reads for each value; counted if `None`.
     pub counts: Option<Vec<u32>>,
-    /// Storage that the caller decided on, by value; nothing if `None`. Blocks named here
-    /// belong to the caller: nothing else is put into them.
+    /// Storage that the caller decided on, by value; nothing if `None`. Blocks named here belong to
+    /// the caller: nothing else is put into these blocks.
     pub assigned: Option<Vec<Storage>>,
 }
 
@@ -214,18 +215,18 @@ impl SharingOptions {
 pub struct Block {
     /// Size in bytes, as the size rule counts.
     pub bytes: u64,
-    /// Memory that it is in.
+    /// The block's memory.
     pub space: SpaceId,
 }
 
-/// The blocks of values: which values share storage.
+/// The values' blocks: values with one block share storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoragePlan {
     pub(crate) storages: Vec<Storage>,
     pub(crate) taken_from: Vec<TakenFrom>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) given: u32,
-    /// Results and right sides of assignments, which have the block of a state.
+    /// Results and right sides of assignments, which have a state's block.
     pub(crate) tied: Vec<ValueId>,
     /// Results of direct assignments: their nodes do nothing.
     pub(crate) direct: Vec<ValueId>,
@@ -246,7 +247,7 @@ impl StoragePlan {
         self.storages[value.index()]
     }
 
-    /// Returns how each value got its block, by [`ValueId`].
+    /// Returns the origin of each value's block, by [`ValueId`].
     pub fn taken_from(&self) -> &[TakenFrom] {
         &self.taken_from
     }
@@ -256,18 +257,18 @@ impl StoragePlan {
         &self.blocks
     }
 
-    /// Returns the number of blocks that are the caller's.
+    /// Returns the number of the caller's blocks.
     pub const fn given(&self) -> u32 {
         self.given
     }
 
-    /// Returns the bytes of all blocks that are not the caller's.
+    /// Returns the bytes of all blocks except the caller's.
     pub fn allocated_bytes(&self) -> u64 {
-        // Their sum was checked when the plan was made.
+        // The sum was checked when the plan was made.
         self.own_blocks().iter().map(|block| block.bytes).sum()
     }
 
-    /// Returns the number of results in the node range that got no storage.
+    /// Returns the number of results in the node range without storage.
     pub const fn not_allocated(&self) -> usize {
         self.not_allocated
     }
@@ -288,7 +289,7 @@ impl StoragePlan {
     }
 }
 
-/// Returns which values of `graph` can share blocks.
+/// Returns the values in `graph` that can share blocks.
 ///
 /// # Errors
 ///
@@ -353,8 +354,8 @@ pub fn share_storage(graph: &Graph, options: &SharingOptions) -> Result<StorageP
     Ok(plan)
 }
 
-/// Returns how often each value is read: once per operand whose bytes are read, and once
-/// per time that the caller receives it.
+/// Returns the read count of each value: once per operand whose bytes are read, and once per time
+/// that the caller receives the value.
 #[must_use]
 pub fn reference_counts(graph: &Graph) -> Vec<u32> {
     let mut counts = vec![0; graph.values().len()];
@@ -418,7 +419,7 @@ fn check_options(graph: &Graph, options: &SharingOptions) -> Result<()> {
     Ok(())
 }
 
-/// Refuses counts below the reads of the planned nodes.
+/// Refuses counts below the reads by planned nodes.
 fn check_counts(graph: &Graph, options: &SharingOptions, counts: &[u32]) -> Result<()> {
     let refuse =
         |reason: String| Err(Error::Core(Core::InvalidOption { option: "counts", reason }));
@@ -444,7 +445,7 @@ fn check_counts(graph: &Graph, options: &SharingOptions, counts: &[u32]) -> Resu
     Ok(())
 }
 
-/// Returns the size of a value under the size rule.
+/// Returns the value's size under the size rule.
 fn size_of(value: &Value, rule: SizeRule) -> Result<u64> {
     let bytes = match rule {
         SizeRule::Bytes => Some(value.bytes()),

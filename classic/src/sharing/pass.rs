@@ -9,7 +9,7 @@ use crate::sharing::{Block, SharingMode, SharingOptions, Storage, StoragePlan, T
 use arenaplan::base::{NodeId, SpaceId, ValueId};
 use arenaplan::graph::{Graph, Node, Reachability, Whole};
 
-/// Permission for an output to have the block of an input.
+/// Permission for an output to have an input's block.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     input: usize,
@@ -18,7 +18,7 @@ struct Pair {
     identity: bool,
 }
 
-/// One walk over the nodes, and its decisions so far.
+/// A walk over the nodes, and the decisions so far.
 pub(super) struct Pass<'a> {
     graph: &'a Graph,
     mode: SharingMode,
@@ -32,7 +32,7 @@ pub(super) struct Pass<'a> {
     taken_from: Vec<TakenFrom>,
     given: u32,
     pool: Pool,
-    /// By block: remaining reads of its content.
+    /// For each block: remaining reads of the content.
     reads_left: Vec<u64>,
     not_allocated: usize,
 }
@@ -67,7 +67,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Makes blocks stay with the color that frees them.
+    /// Makes blocks stay with the color that frees the blocks.
     pub(super) fn colored(mut self, coloring: Option<&'a Coloring>) -> Self {
         self.coloring = coloring;
         self
@@ -105,12 +105,12 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the block of a value, if it has one that is the planner's.
+    /// Returns a value's block, if the block is the planner's.
     fn own_block(&self, value: ValueId) -> Option<u32> {
         self.storages[value.index()].block().filter(|&block| block >= self.given)
     }
 
-    /// Returns the color of a node.
+    /// Returns a node's color.
     fn color(&self, node: NodeId) -> u32 {
         self.coloring.map_or(0, |coloring| coloring.color(node))
     }
@@ -128,8 +128,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Lets outputs have blocks of inputs, as NNVM decides it: the declared pairs in order,
-    /// each input once.
+    /// Lets outputs have inputs' blocks as in NNVM: the declared pairs in order, each input once.
     fn take_over_as_nnvm(&mut self, id: NodeId, node: &Node) {
         let mut taken = vec![false; node.inputs().len()];
         let ignores_all = !node.inputs().is_empty()
@@ -158,7 +157,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Lets outputs have blocks of inputs, where nothing is lost by it.
+    /// Lets outputs have inputs' blocks where nothing is lost.
     fn take_over(&mut self, id: NodeId, node: &Node) {
         let mut overwritten: Vec<u32> = Vec::new();
         for (position, output) in node.produces() {
@@ -184,7 +183,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the block that `output` can show as its own, if the node permits it.
+    /// Returns the block that `output` can show unchanged, if the node permits a view.
     fn shown(&self, node: &Node, pair: Pair, output: ValueId, overwritten: &[u32]) -> Option<u32> {
         let input = node.input(pair.input)?;
         let block = self.own_block(input)?;
@@ -194,8 +193,8 @@ impl<'a> Pass<'a> {
         (reads && fits && !overwritten.contains(&block)).then_some(block)
     }
 
-    /// Returns the block that `output` can overwrite, if all reads of it that are left are
-    /// reads of this node in the elementwise way that the node permits.
+    /// Returns the block that `output` can overwrite, if all remaining reads are elementwise reads
+    /// by this node, as the node permits.
     fn dying(&self, id: NodeId, node: &Node, pair: Pair, output: ValueId) -> Option<u32> {
         let input = node.input(pair.input)?;
         let block = self.own_block(input)?;
@@ -235,7 +234,7 @@ impl<'a> Pass<'a> {
         for output in open {
             let value = self.graph.value(output);
             if self.mode == SharingMode::Nnvm && value.shape().is_empty() {
-                // A scalar is of unknown shape there.
+                // In NNVM, a scalar has an unknown shape.
                 continue;
             }
             let reach = self.reach;
@@ -265,7 +264,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Frees the blocks of outputs without readers, and counts those without storage.
+    /// Frees the blocks of outputs without readers, and counts outputs without storage.
     fn release_unread(&mut self, id: NodeId, node: &Node) {
         for (_, output) in node.produces() {
             match self.storages[output.index()] {
@@ -282,7 +281,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Returns the permissions of `node` for an output: its pairs, and its views of whole inputs.
+/// Returns the permissions of `node` for an output: in-place pairs, and views of whole inputs.
 fn pairs(node: &Node, output: usize) -> impl Iterator<Item = Pair> + '_ {
     let effects = node.effects();
     let in_place = effects.in_place.iter().map(|pair| Pair {
@@ -298,7 +297,7 @@ fn pairs(node: &Node, output: usize) -> impl Iterator<Item = Pair> + '_ {
     in_place.chain(views).filter(move |pair| pair.output == output)
 }
 
-/// Returns the blocks that the caller named, each of the size of its largest value.
+/// Returns the caller's blocks, each with the size of the largest value.
 fn given_blocks(graph: &Graph, storages: &[Storage], sizes: &[u64]) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for ((storage, value), &bytes) in storages.iter().zip(graph.values()).zip(sizes) {

@@ -9,21 +9,21 @@ use arenaplan::base::{NodeId, SpaceId};
 /// Blocks that may be exchanged for each other: of one space, freed by one color.
 pub(super) type Shelf = (SpaceId, u32);
 
-/// Rule for a block to change hands, by the nodes that touched it since it last did.
+/// Rule for a block to change hands, by the nodes that touched the block since the last change.
 pub(super) type Acceptable<'a> = &'a dyn Fn(&[NodeId]) -> bool;
 
 /// Most free blocks that a request looks at where not every block will do.
 const MOST_CANDIDATES: usize = 256;
 
-/// All blocks, and the free ones by size.
+/// All blocks, and the free blocks by size.
 #[derive(Debug)]
 pub(super) struct Pool {
     match_range: u64,
     pub(super) blocks: Vec<Block>,
-    /// Per shelf: free blocks by size, then by when they were freed.
+    /// For each shelf: free blocks by size, then by when they were freed.
     free: BTreeMap<Shelf, BTreeMap<(u64, u64), u32>>,
     freed: u64,
-    /// By block: nodes that touched it since it last changed hands.
+    /// For each block: nodes that touched the block since the last change of hands.
     users: Vec<Vec<NodeId>>,
 }
 
@@ -34,8 +34,8 @@ impl Pool {
         Self { match_range, blocks: given, free: BTreeMap::new(), freed: 0, users }
     }
 
-    /// Returns a block for `bytes` bytes: the closest larger free one in range that is
-    /// `acceptable`, else the closest smaller one, which then grows, else a new one.
+    /// Returns a block for `bytes` bytes: the closest larger free block in range that is
+    /// `acceptable`, else the closest smaller block, which then grows, else a new block.
     pub(super) fn request(
         &mut self,
         bytes: u64,
@@ -75,7 +75,7 @@ impl Pool {
         .map(|(&key, _)| key)
     }
 
-    /// Makes `block` free, on the shelf of the node that freed it.
+    /// Makes `block` free, on the shelf of the node that freed the block.
     pub(super) fn release(&mut self, block: u32, color: u32) {
         let Block { bytes, space } = self.blocks[at(block)];
         self.free.entry((space, color)).or_default().insert((bytes, self.freed), block);
@@ -89,18 +89,18 @@ impl Pool {
         users.push(node);
     }
 
-    /// Records that `node` reads `block`, or shows it as another value.
+    /// Records that `node` reads `block`, or shows the block as another value.
     pub(super) fn touch(&mut self, block: u32, node: NodeId) {
         self.users[at(block)].push(node);
     }
 
-    /// Returns the nodes that touched `block` since it last changed hands.
+    /// Returns the nodes that touched `block` since the last change of hands.
     pub(super) fn users(&self, block: u32) -> &[NodeId] {
         &self.users[at(block)]
     }
 }
 
-/// Returns the place of a block in its table.
+/// Returns the index of a block in its table.
 pub(super) fn at(block: u32) -> usize {
     usize::try_from(block).expect("pointers have at least 32 bits")
 }

@@ -12,18 +12,20 @@ use arenaplan::liveness::Lifetimes;
 use arenaplan::plan::{Offsets, Plan, Share, ShareRule};
 
 impl StoragePlan {
-    /// Returns the arena plan that has every block at an offset of its own, and every value
-    /// without a block behind them.
+    /// Returns the arena plan in which every block has a separate offset, and values without a
+    /// block follow behind the blocks.
     ///
     /// The plan is [checked](Plan::check), can be committed and run, and its size can be compared
-    /// with that of an offset plan. A block is as large as its largest value, for every size rule.
+    /// with an offset plan. A block is as large as its largest value, for every size rule.
     ///
     /// # Errors
     ///
     /// - [`Error::InvalidAlignment`](arenaplan::Error::InvalidAlignment) if `alignment` is not a power of two.
-    /// - [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if the blocks together exceed the address space of a machine.
-    /// - [`Error::InvalidBuffer`](arenaplan::Error::InvalidBuffer) if values of different spaces are in one block.
-    /// - Errors of [`Plan::check`].
+    /// - [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if the blocks together exceed a
+    ///   machine's address space.
+    /// - [`Error::InvalidBuffer`](arenaplan::Error::InvalidBuffer) if a block has values in
+    ///   different spaces.
+    /// - As [`Plan::check`].
     pub fn to_plan(&self, graph: &Graph, alignment: u64) -> Result<Plan> {
         let unit = Alignment::new(alignment)?;
         let offsets = self.offsets(graph, unit)?;
@@ -91,7 +93,7 @@ impl StoragePlan {
     /// Returns, per space, the most bytes that are live at one step, where a value that
     /// took over another counts once.
     fn loads(&self, graph: &Graph, lifetimes: &Lifetimes, unit: Alignment) -> Vec<u64> {
-        // Values that share bytes through taking over are a run, kept at its first value.
+        // Values that share bytes by taking over form a run, kept at the first value.
         let mut run: Vec<usize> = (0..graph.values().len()).collect();
         let mut runs: Vec<Option<(u64, LiveRange)>> = graph
             .values()
@@ -136,7 +138,7 @@ impl StoragePlan {
         changes.into_iter().map(most).collect()
     }
 
-    /// Returns the input that `output` took its block from.
+    /// Returns the input whose block `output` took over.
     fn taken(&self, node: &Node, output: ValueId) -> Option<(u32, ValueId)> {
         let TakenFrom::Input(position) = self.taken_from[output.index()] else { return None };
         Some((position, node.input(usize::try_from(position).ok()?)?))
@@ -156,7 +158,7 @@ impl StoragePlan {
                     .in_place
                     .iter()
                     .any(|pair| pair.identity && is_pair(pair.input, pair.output));
-            // The bytes of a state change: a value that is computed from them is no view.
+            // A state's bytes change, so a value that is computed from them is no view.
             let is_view = is_view && graph.value(from).kind() != ValueKind::State;
             let rule = if is_view && same_bytes { ShareRule::View } else { ShareRule::InPlace };
             let output = u32::try_from(output).expect("operands are numbered by 32 bits");
@@ -166,7 +168,7 @@ impl StoragePlan {
     }
 }
 
-/// Returns `bytes` rounded up to the alignment of the plan.
+/// Returns `bytes` rounded up to the plan's alignment.
 fn rounded(unit: Alignment, bytes: u64) -> Result<u64> {
     unit.round_up(bytes).ok_or_else(|| Error::Core(Core::SizeOverflow { what: "a block".into() }))
 }

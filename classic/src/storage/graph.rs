@@ -1,4 +1,5 @@
-//! Graphs of layouts: what a planner may know of a graph that was planned with storage ids.
+//! Layout graphs: the facts that a planner may know about a graph that was planned with storage
+//! ids.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{
@@ -26,20 +27,19 @@ impl StorageNode {
 }
 
 impl StorageLayout {
-    /// Returns the graph that the layout was made for, to be planned anew; positions of values stay.
+    /// Returns the graph that the layout was made for, to be planned anew; value positions stay.
     ///
-    /// - A value that no node makes is an input if it is among the [inputs](Self::inputs) and
-    ///   `parameters` does not have its name, a state if a node overwrites it, and otherwise a
-    ///   constant.
-    /// - A node overwrites the operand whose version it raises.
-    /// - A result in the block of an operand of its node is made in place: the runtime does so.
-    ///   Other effects are not known.
-    /// - The spaces have the numbers of the devices as names.
+    /// - A value without a producer is an input if it is among the [inputs](Self::inputs) and
+    ///   `parameters` does not have its name, a state if a node overwrites the value, and otherwise
+    ///   a constant.
+    /// - A node overwrites the operand whose version the node raises.
+    /// - A result in the block of an operand is made in place, as in the runtime. Other effects are
+    ///   unknown.
+    /// - The spaces are named by device number.
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`](arenaplan::Error::Storage) if a node overwrites what a node makes, or
-    ///   reads an older version.
+    /// - [`Error::Storage`] if a node overwrites a node's result, or reads an older version.
     /// - As [`GraphBuilder::build`](arenaplan::GraphBuilder::build).
     ///
     /// ```
@@ -103,7 +103,7 @@ impl StorageLayout {
             let reads = node.inputs.iter().map(|it| self.nodes()[it.node].outputs[it.output]);
             let reads: Vec<usize> = reads.collect();
             let mut effects = self.effects(node, &reads, &kinds, &mutated[position]);
-            // A block holds values of several sizes: some in it are larger than those before them.
+            // A block holds values of several sizes: some values are larger than the values before.
             effects
                 .in_place
                 .retain(|pair| sizes[node.outputs[pair.output]] <= sizes[reads[pair.input]]);
@@ -118,7 +118,7 @@ impl StorageLayout {
         Ok(builder.build()?)
     }
 
-    /// Returns, by node, the values that it overwrites and their positions among its operands.
+    /// Returns for each node the overwritten values and their positions among the operands.
     fn mutated(&self) -> Result<Vec<Vec<(usize, usize)>>> {
         let mut versions = vec![0_u64; self.entries().len()];
         let mut rows = Vec::with_capacity(self.nodes().len());
@@ -174,7 +174,7 @@ impl StorageLayout {
                 in_place.push(InPlace { input, output, identity: is_nop });
             }
         }
-        // The result of a direct assignment is the new content; nothing reads the old one.
+        // The result of a direct assignment is the new content; nothing reads the old content.
         let ignores = if is_nop { mutates.clone() } else { Vec::new() };
         Effects { in_place, ignores, mutates, ..Effects::default() }
     }

@@ -1,5 +1,5 @@
-//! The JSON form of a planned graph, as the graph runtimes of NNVM and TVM read it: nodes
-//! with operands, storage ids, shapes and types, but no sizes.
+//! The JSON form of a planned graph for the graph runtimes of NNVM and TVM: nodes with operands,
+//! storage ids, shapes and types, but no sizes.
 
 use alloc::collections::BTreeMap;
 use alloc::{
@@ -18,8 +18,8 @@ use crate::error::Result;
 use arenaplan::base::quoted;
 use arenaplan::graph::DType;
 
-/// Attribute of a node whose results have names of their own: a JSON list of them. Without
-/// it, the results of `node` are `node`, `node:1` and so on.
+/// Attribute of a node whose results have separate names: a JSON list of names. Without the
+/// attribute, the results of `node` are `node`, `node:1` and so on.
 const OUTPUT_NAMES: &str = "output_names";
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ struct JsonNode {
     control_deps: Vec<usize>,
 }
 
-/// A result of a node: `[node, output, version]`, or without the version.
+/// A node's result: `[node, output, version]`, or without the version.
 #[derive(Clone, Copy, Deserialize, Serialize)]
 #[serde(untagged)]
 enum Reference {
@@ -60,7 +60,7 @@ impl Reference {
     }
 }
 
-/// Lists by value, each behind the name of its type.
+/// Lists by value, each behind a type name.
 #[derive(Deserialize)]
 struct Attributes {
     storage_id: (String, Vec<i64>),
@@ -70,15 +70,14 @@ struct Attributes {
 }
 
 impl StorageLayout {
-    /// Returns the layout of a graph in the JSON form of the graph runtimes of NNVM and TVM.
+    /// Returns the layout of a graph in the JSON form that the graph runtimes of NNVM and TVM read.
     ///
-    /// A result of a node with several is called `node:1` and so on, the first one `node`,
-    /// unless the node has an attribute `output_names`.
+    /// Several results of one node are called `node`, `node:1` and so on, unless the node has an
+    /// attribute `output_names`.
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`](arenaplan::Error::Storage) if the text is no such graph, or a value
-    ///   has no block.
+    /// - [`Error::Storage`] if the text is not such a graph, or a value has no block.
     /// - As [`with_nodes`](Self::with_nodes).
     pub fn from_json(text: &str) -> Result<Self> {
         let document: Document = serde_json::from_str(text).map_err(|error| refused(&error))?;
@@ -113,8 +112,8 @@ impl StorageLayout {
 
     /// Returns the JSON form that [`from_json`](Self::from_json) and graph runtimes read.
     ///
-    /// Values are in the order of the nodes that make them. An operand is
-    /// `[node, output, version]`; control dependencies are `control_deps`.
+    /// Values are ordered by their producers. An operand is `[node, output, version]`; control
+    /// dependencies are `control_deps`.
     ///
     /// # Panics
     ///
@@ -174,7 +173,7 @@ impl StorageLayout {
 }
 
 impl StoragePool<'_> {
-    /// Returns the pool of a graph in the JSON form of graph runtimes.
+    /// Returns the pool for a graph in the JSON form of graph runtimes.
     ///
     /// # Errors
     ///
@@ -235,7 +234,7 @@ impl Document {
     }
 }
 
-/// Returns the name of a result, where the node does not give it one.
+/// Returns the name of a result without a name of its own.
 fn output_name(node: &str, output: usize) -> String {
     if output == 0 { node.to_owned() } else { format!("{node}:{output}") }
 }

@@ -18,30 +18,30 @@ use arenaplan::Error as Core;
 use arenaplan::base::{NodeId, SpaceId, ValueId, quoted};
 use arenaplan::graph::{DType, Graph, Node};
 
-/// Function of a call that does nothing: a direct assignment.
+/// Function for a call that does nothing: a direct assignment.
 pub(super) const NOP: &str = "__nop";
-/// Operator of a call of the function in the attribute `func_name`.
+/// Operator for a call to the function in the attribute `func_name`.
 pub(super) const CALL: &str = "tvm_op";
-/// Attribute with the function of a call.
+/// Attribute with the function to call.
 pub(super) const FUNCTION: &str = "func_name";
 
-/// A value, and the block that it lives in.
+/// A value with its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageEntry {
-    /// Name of the value.
+    /// Value name.
     pub name: String,
-    /// Type of its elements.
+    /// Element type.
     pub dtype: DType,
-    /// Its dimensions.
+    /// Value dimensions.
     pub shape: Vec<u64>,
-    /// Number of the block.
+    /// Block number.
     pub block: u32,
     /// Memory that the block is in.
     pub space: SpaceId,
 }
 
 impl StorageEntry {
-    /// Returns the size of the value in bytes.
+    /// Returns the value's size in bytes.
     pub(super) fn bytes(&self) -> Result<u64> {
         let what = || format!("value {}", quoted(&self.name));
         let bytes = self.dtype.array_bytes(&self.shape);
@@ -49,40 +49,40 @@ impl StorageEntry {
     }
 }
 
-/// One result of a node, as an operand of a later node.
+/// A node's result, as an operand of a later node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageOperand {
-    /// Position of the node that makes the value.
+    /// Producer index.
     pub node: usize,
-    /// Position among the results of that node.
+    /// Position among the producer's results.
     pub output: usize,
     /// Number of times that the value was overwritten, this node included.
     pub version: u64,
 }
 
-/// A node as a graph runtime runs it.
+/// A node in the form that a graph runtime runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageNode {
-    /// Name of the node: the name of its first result, if there is one.
+    /// Node name: the name of the first result, if any.
     pub name: String,
-    /// Operator in the terms of the runtime: `"null"` for a value that no node makes,
-    /// `"tvm_op"` for a call of the function in the attribute `func_name`.
+    /// Operator in the runtime's terms: `"null"` for a value without a producer, `"tvm_op"` for a
+    /// call to the function in the attribute `func_name`.
     pub op: String,
     /// Attributes by name.
     pub attributes: BTreeMap<String, String>,
-    /// Operands of earlier nodes.
+    /// Operands from earlier nodes.
     pub inputs: Vec<StorageOperand>,
-    /// Positions of earlier nodes that must run first, although no operand says so.
+    /// Indices of earlier nodes that must run first, although no operand says so.
     pub after: Vec<usize>,
-    /// Positions of the results among the entries.
+    /// Result indices among the entries.
     pub outputs: Vec<usize>,
 }
 
 impl StorageNode {
-    /// Name of the operator of a value that no node makes.
+    /// Operator name for a value without a producer.
     pub const VARIABLE: &'static str = "null";
 
-    /// Returns the node of a value that no node makes.
+    /// Returns the node for a value without a producer.
     fn variable(name: &str, position: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -95,8 +95,8 @@ impl StorageNode {
 
 /// The values, blocks and nodes of a graph that was planned with storage ids.
 ///
-/// A layout has no memory: a [`StoragePool`](crate::storage::StoragePool) is a layout with a block of
-/// memory for each number. The size of a block is that of its largest value.
+/// A layout has no memory: a [`StoragePool`](crate::storage::StoragePool) is a layout with a memory
+/// block for each number. A block has the size of its largest value.
 ///
 /// ```
 /// use arenaplan_classic::storage::{StorageEntry, StorageLayout};
@@ -125,11 +125,11 @@ pub struct StorageLayout {
 }
 
 impl StorageLayout {
-    /// Returns the layout of values that no node makes; `inputs` and `outputs` are positions.
+    /// Returns the layout for values without a producer; `inputs` and `outputs` are positions.
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`] if values of two spaces are in one block.
+    /// - [`Error::Storage`] if a block has values in two spaces.
     /// - [`Error::DuplicateName`](arenaplan::Error::DuplicateName), [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue), [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if
     ///   the entries contradict each other.
     pub fn new(
@@ -142,12 +142,12 @@ impl StorageLayout {
         Self::with_nodes(entries, nodes, inputs, outputs)
     }
 
-    /// Returns the layout of values that `nodes` make, each value one of them.
+    /// Returns the layout for the results of `nodes`; each value is one of these results.
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`] if a node names an operand or a node that does not come before,
-    ///   or a value is the result of no node or of two.
+    /// - [`Error::Storage`] if a node names an operand or a node that does not come before, or a
+    ///   value is the result of no node or of two.
     /// - As [`new`](Self::new).
     pub fn with_nodes(
         entries: Vec<StorageEntry>,
@@ -174,10 +174,10 @@ impl StorageLayout {
 
     /// Returns the layout of `graph` under `plan`; positions are those of the graph's values.
     ///
-    /// Values that the plan has no block for, such as graph inputs, get blocks of their own.
-    /// The inputs are all values that no node makes: graph inputs, constants and states.
-    /// A node is a call of the function with the name of its operator, with the attributes
-    /// that TVM's graph runtime requires; a direct assignment is `__nop`.
+    /// Values without a block in the plan, such as graph inputs, get separate blocks. The inputs
+    /// are all values without a producer: graph inputs, constants and states. A node calls the
+    /// function with the operator's name, with the attributes that TVM's graph runtime requires; a
+    /// direct assignment is `__nop`.
     ///
     /// # Errors
     ///
@@ -205,10 +205,10 @@ impl StorageLayout {
         Self::with_nodes(entries, nodes, inputs, outputs)
     }
 
-    /// Adds attributes to nodes; those of a call that the runtime needs stay as they are.
+    /// Adds attributes to nodes; the attributes of a call that the runtime needs stay unchanged.
     ///
-    /// `attributes` pairs the name of a node's first result, which is the name of the node here,
-    /// with attributes by name.
+    /// `attributes` pairs the name of a node's first result, which is the node's name here, with
+    /// attributes by name.
     #[must_use]
     pub fn with_attributes(
         mut self,
@@ -229,7 +229,7 @@ impl StorageLayout {
         &self.entries
     }
 
-    /// Returns the nodes in execution order, with one for each value that no node makes.
+    /// Returns the nodes in execution order, among them a node for each value without a producer.
     pub fn nodes(&self) -> &[StorageNode] {
         &self.nodes
     }
@@ -249,12 +249,12 @@ impl StorageLayout {
         &self.blocks
     }
 
-    /// Returns the position of the value called `name`.
+    /// Returns the value position by `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
     }
 
-    /// Returns the position of the input called `name`.
+    /// Returns the input position by `name`.
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ impl StorageLayout {
         position.ok_or_else(|| undefined(&format!("input {}", quoted(name))))
     }
 
-    /// Returns the position of the input called `name`, for an array of this type and shape.
+    /// Returns the input position by `name`, for an array of this type and shape.
     ///
     /// # Errors
     ///
@@ -283,10 +283,10 @@ impl StorageLayout {
         Ok(position)
     }
 
-    /// Returns, for every block in the order in which they are to be served, the position of
-    /// the smallest block in `free` that has room in the same space.
+    /// Returns the position of the smallest block in `free` that has room in the same space, for
+    /// every block, in the order in which blocks are to be served.
     ///
-    /// The largest block comes first, and no free block serves two.
+    /// The largest block comes first, and no free block serves two blocks.
     pub fn reuse(&self, free: &[Block]) -> Vec<(u32, Option<usize>)> {
         let mut order: Vec<(u32, Block)> =
             self.blocks.iter().map(|(&number, &block)| (number, block)).collect();
@@ -307,7 +307,7 @@ impl StorageLayout {
     }
 }
 
-/// Refuses nodes that do not make every value once, or name what does not come before.
+/// Refuses nodes that do not make every value once, or refer to later nodes.
 fn check_nodes(nodes: &[StorageNode], values: usize) -> Result<()> {
     let mut is_made = vec![false; values];
     for (index, node) in nodes.iter().enumerate() {
@@ -348,12 +348,12 @@ fn blocks_of(entries: &[StorageEntry]) -> Result<BTreeMap<u32, Block>> {
     Ok(blocks)
 }
 
-/// Returns the nodes of `graph` in execution order, after one for each of its `variables`.
+/// Returns the nodes of `graph` in execution order, after a node for each of the `variables`.
 fn nodes_of(graph: &Graph, plan: &StoragePlan, variables: &[usize]) -> Vec<StorageNode> {
     let name = |position: usize| graph.values()[position].name();
     let mut nodes: Vec<StorageNode> =
         variables.iter().map(|&at| StorageNode::variable(name(at), at)).collect();
-    // By value: the position of its node, and of the value among the results.
+    // For each value: the index of the producer, and of the value among the results.
     let mut made = vec![(0, 0); graph.values().len()];
     for (node, &position) in variables.iter().enumerate() {
         made[position] = (node, 0);
@@ -383,7 +383,7 @@ fn nodes_of(graph: &Graph, plan: &StoragePlan, variables: &[usize]) -> Vec<Stora
     nodes
 }
 
-/// Returns the attributes of a call, as TVM's graph runtime requires them.
+/// Returns the attributes of a call that TVM's graph runtime requires.
 fn call_of(
     graph: &Graph,
     plan: &StoragePlan,

@@ -1,10 +1,9 @@
 //! Memory at run time from storage ids: one block per id, one view per value.
 //!
 //! A runtime that gets storage ids, shapes and types needs no sizes: a block is as large as its
-//! largest value. A [`StorageLayout`] has names, blocks and nodes of a planned graph, and its
-//! JSON form; a [`StoragePool`] adds the memory, as NNVM's graph runtime sets it up. Pools
-//! with memory of another kind, such as arrays of a language that calls this crate, are built on
-//! the layout.
+//! largest value. A [`StorageLayout`] has names, blocks and nodes of a planned graph, and a JSON
+//! form; a [`StoragePool`] adds the memory, set up as in NNVM's graph runtime. Pools with other
+//! memory, such as arrays in a language that calls this crate, are built on the layout.
 
 mod graph;
 mod json;
@@ -29,17 +28,17 @@ use arenaplan::arena::{
 use arenaplan::base::{Alignment, SpaceId, quoted};
 use arenaplan::graph::{DType, Graph};
 
-/// Alignment of every block, and of an array that is used without a copy, in bytes.
+/// Alignment in bytes of every block, and of an array that is used without a copy.
 const ALIGNMENT: u64 = 64;
 
-/// An array of the caller: an input or a parameter.
+/// The caller's array: an input or a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor<'a> {
-    /// Name of the value that it is for.
+    /// Name of the value for the array.
     pub name: &'a str,
-    /// Type of its elements.
+    /// Element type.
     pub dtype: DType,
-    /// Dimensions of the tensor.
+    /// Tensor dimensions.
     pub shape: Vec<u64>,
     /// Elements of the tensor, in row-major order.
     pub bytes: &'a [u8],
@@ -50,15 +49,15 @@ pub struct Tensor<'a> {
 struct Memory {
     bytes: Arc<dyn ArenaBlock>,
     space: SpaceId,
-    /// Whether this pool allocated it, not one that it shares parameters with.
+    /// Whether this pool allocated the memory, not a pool that shares parameters.
     is_own: bool,
 }
 
-/// The memory of a graph that was planned with storage ids, with names for its values.
+/// The memory for a graph that was planned with storage ids, with value names.
 ///
 /// An input can also be the caller's own array, for as long as the pool lives
-/// ([`set_input_zero_copy`](Self::set_input_zero_copy)), or that of another pool
-/// ([`share_params`](Self::share_params)): then it is read, and no longer written.
+/// ([`set_input_zero_copy`](Self::set_input_zero_copy)), or another pool's array
+/// ([`share_params`](Self::share_params)): then the array is read, and no longer written.
 ///
 /// ```
 /// use arenaplan_classic::storage::{StorageEntry, StoragePool};
@@ -82,7 +81,7 @@ struct Memory {
 pub struct StoragePool<'a> {
     layout: StorageLayout,
     blocks: BTreeMap<u32, Memory>,
-    /// By input: the caller's bytes that are read in its place.
+    /// For each input: the caller's bytes that are read instead.
     lent: HashMap<usize, &'a [u8]>,
 }
 
@@ -91,7 +90,7 @@ impl<'a> StoragePool<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`] if values of two spaces are in one block.
+    /// - [`Error::Storage`] if a block has values in two spaces.
     /// - [`Error::DuplicateName`](arenaplan::Error::DuplicateName), [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue), [`Error::SizeOverflow`](arenaplan::Error::SizeOverflow) if
     ///   the entries make no sense.
     /// - [`Error::ArenaCommit`](arenaplan::Error::ArenaCommit) if there is not enough memory.
@@ -112,7 +111,7 @@ impl<'a> StoragePool<'a> {
         Self::allocate(layout, Vec::new())
     }
 
-    /// Returns the pool of `graph` under `plan`; positions are those of the graph's values.
+    /// Returns the pool for `graph` under `plan`; positions are those of the graph's values.
     ///
     /// # Errors
     ///
@@ -121,8 +120,8 @@ impl<'a> StoragePool<'a> {
         Self::with_layout(StorageLayout::from_plan(graph, plan)?)
     }
 
-    /// Returns a pool of other values in the blocks of this one, where they are large
-    /// enough: a smaller graph needs no more memory. Content is not cleared.
+    /// Returns a pool for other values in the blocks of this pool, where large enough: a smaller
+    /// graph needs no more memory. Content is not cleared.
     ///
     /// # Errors
     ///
@@ -178,18 +177,18 @@ impl<'a> StoragePool<'a> {
         self.layout.outputs()
     }
 
-    /// Returns the position of the value called `name`.
+    /// Returns the value position by `name`.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.layout.position(name)
     }
 
-    /// Returns the bytes of all blocks that are not another pool's.
+    /// Returns the bytes of all blocks except other pools' blocks.
     pub fn allocated_bytes(&self) -> u64 {
         let own = self.blocks.values().filter(|block| block.is_own);
         own.map(|block| to_u64(block.bytes.as_ref().as_ref().len())).sum()
     }
 
-    /// Returns the bytes that nodes read of the value at `position`.
+    /// Returns the bytes that nodes read for the value at `position`.
     ///
     /// # Errors
     ///
@@ -214,16 +213,16 @@ impl<'a> StoragePool<'a> {
         }
     }
 
-    /// Lends the operands of a node, by position.
+    /// Lends a node's operands, by position.
     ///
-    /// A value that is read from the block of one that is written is
-    /// [within](Input::Within) it: the node works in place.
+    /// If a read value is in the block of a written value, the read value is
+    /// [within](Input::Within) the written value: the node works in place.
     ///
     /// # Errors
     ///
     /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such value.
-    /// - [`Error::Storage`] if two values to write are in one block, or one cannot be
-    ///   written as in [`value_mut`](Self::value_mut).
+    /// - [`Error::Storage`] if two values to write are in one block, or a value cannot be written
+    ///   as in [`value_mut`](Self::value_mut).
     pub fn lend(&mut self, reads: &[usize], writes: &[usize]) -> Result<NodeMemory<'_>> {
         let mut written: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
         for (output, &position) in writes.iter().enumerate() {
@@ -262,7 +261,7 @@ impl<'a> StoragePool<'a> {
         Ok(NodeMemory::new(inputs, outputs))
     }
 
-    /// Copies an array into the input of its name, which nodes then read.
+    /// Copies an array into the input with the array's name, which nodes then read.
     ///
     /// # Errors
     ///
@@ -276,7 +275,7 @@ impl<'a> StoragePool<'a> {
         Ok(())
     }
 
-    /// Makes nodes read the input of an array's name from the array itself.
+    /// Makes nodes read the input with the array's name from the array itself.
     ///
     /// [`input`](Self::input) still returns the pool's own bytes.
     ///
@@ -284,7 +283,8 @@ impl<'a> StoragePool<'a> {
     ///
     /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if there is no such input.
     /// - [`Error::Storage`] if the type or shape differs.
-    /// - [`Error::MisalignedBuffer`](arenaplan::Error::MisalignedBuffer) if the array's address is no multiple of 64.
+    /// - [`Error::MisalignedBuffer`](arenaplan::Error::MisalignedBuffer) if the array's address is
+    ///   not a multiple of 64.
     pub fn set_input_zero_copy(&mut self, tensor: &Tensor<'a>) -> Result<()> {
         let position = self.fitting_input(tensor)?;
         let address = to_u64(tensor.bytes.as_ptr().addr());
@@ -295,7 +295,7 @@ impl<'a> StoragePool<'a> {
         Ok(())
     }
 
-    /// Returns the pool's own bytes of an input.
+    /// Returns the pool's own bytes for an input.
     ///
     /// # Errors
     ///
@@ -314,9 +314,9 @@ impl<'a> StoragePool<'a> {
         self.value(*self.outputs().get(index).ok_or_else(missing)?)
     }
 
-    /// Copies the arrays of a [parameter blob](save_params) into the inputs of their names.
+    /// Copies the arrays in a [parameter blob](save_params) into the inputs with the arrays' names.
     ///
-    /// Nothing is changed unless all of them fit.
+    /// Nothing is changed unless all arrays fit.
     ///
     /// # Errors
     ///
@@ -330,14 +330,15 @@ impl<'a> StoragePool<'a> {
         params.iter().try_for_each(|param| self.set_input(param))
     }
 
-    /// Uses the blocks of `other` for some inputs; from then on neither pool writes them
-    /// while both live.
+    /// Uses the blocks of `other` for some inputs; from then on neither pool writes these blocks
+    /// while both pools live.
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if one of the pools has no such input.
-    /// - [`Error::Storage`] if the type or shape of one differs, or one is not alone in its
-    ///   block. Nothing is shared then.
+    /// - [`Error::UndefinedValue`](arenaplan::Error::UndefinedValue) if either pool has no such
+    ///   input.
+    /// - [`Error::Storage`] if a type or shape differs, or an input is not alone in its block.
+    ///   Nothing is shared then.
     pub fn share_params(&mut self, other: &StoragePool<'_>, names: &[&str]) -> Result<()> {
         let mut shared = Vec::new();
         for name in names {
@@ -368,7 +369,7 @@ impl<'a> StoragePool<'a> {
         Ok(entry)
     }
 
-    /// Returns the position of the input that an array is for, if it fits.
+    /// Returns the position of the input for an array, if the array fits.
     fn fitting_input(&self, tensor: &Tensor<'_>) -> Result<usize> {
         let position = self.layout.fitting_input(tensor.name, tensor.dtype, &tensor.shape)?;
         let (_, bytes) = self.locate(position)?;
@@ -394,7 +395,7 @@ impl<'a> StoragePool<'a> {
         Ok(&mut block.as_mut()[..bytes])
     }
 
-    /// Returns the block of the value at `position`, and its size.
+    /// Returns block and size of the value at `position`.
     fn locate(&self, position: usize) -> Result<(u32, usize)> {
         let missing = || undefined(&format!("value {position}"));
         let entry = self.entries().get(position).ok_or_else(missing)?;

@@ -11,7 +11,7 @@ use arenaplan::graph::DType;
 
 const BLOB_MAGIC: u64 = 0xF7E5_8D4F_0504_9CB7;
 const ARRAY_MAGIC: u64 = 0xDD5E_40F0_96B4_A13F;
-/// Code of a type's kind, and the types that have it.
+/// Code for each type kind, and the types of that kind.
 const KINDS: [(u8, &[DType]); 3] = [
     (0, &[DType::INT8, DType::INT16, DType::INT32, DType::INT64]),
     (1, &[DType::UINT8, DType::UINT16, DType::UINT32, DType::UINT64]),
@@ -22,7 +22,7 @@ const KINDS: [(u8, &[DType]); 3] = [
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] if a type has no code in this form, or a size is not that of its shape.
+/// [`Error::Storage`] if a type has no code in this form, or a size does not match the shape.
 ///
 /// ```
 /// use arenaplan_classic::storage::{Tensor, load_params, save_params};
@@ -70,11 +70,11 @@ pub fn save_params(params: &[Tensor<'_>]) -> Result<Vec<u8>> {
     Ok(blob)
 }
 
-/// Returns the arrays of a blob, which stay where they are.
+/// Returns the arrays in a blob, without copying.
 ///
 /// # Errors
 ///
-/// [`Error::Storage`] if the blob is cut short, or is none.
+/// [`Error::Storage`] if the blob is cut short, or is not a parameter blob.
 pub fn load_params(blob: &[u8]) -> Result<Vec<Tensor<'_>>> {
     let mut rest = blob;
     if u64::from_le_bytes(take(&mut rest)?) != BLOB_MAGIC {

@@ -9,20 +9,21 @@ use crate::base::{BufferId, Result};
 use crate::solve::Budget;
 use crate::{Packing, Problem, Status};
 
-/// Pairs of buffers that are compared, at most.
+/// Most pairs of buffers that are compared.
 const MOST_PAIRS: usize = 1 << 28;
 
-/// Moves buffers of a packing to lower offsets until none can move alone.
+/// Moves buffers to lower offsets until no buffer can move alone.
 ///
-/// The second aim after the peak: few bytes are touched high in the arena, and what is free is in one piece
-/// at its top, at most steps. Each buffer, in the order of the offsets, gets the lowest offset at which all others leave
-/// it room, until no buffer has a lower one; the buffers of a group move together. So no peak rises, and
-/// the sum of the offsets is a local minimum, not a proven one. A search that is ended by the budget, or after
-/// some hundred million comparisons, returns the packing that it has.
+/// The second aim after the peak: few bytes are touched high in the arena, and at most steps the
+/// free bytes are in one piece at the top. Buffers are visited by offset. Each buffer gets the
+/// lowest offset that the other buffers leave free, until no buffer has a lower one; the buffers of
+/// a group move together. So no peak rises, and the sum of the offsets is a local minimum, without
+/// proof of a global minimum. If the budget or some hundred million comparisons are used up, the
+/// search returns the packing so far.
 ///
 /// # Errors
 ///
-/// Those of [`Packing::check`] if the packing is not one of the problem.
+/// As [`Packing::check`], if the packing does not belong to the problem.
 ///
 /// # Examples
 ///
@@ -72,7 +73,7 @@ pub fn compact(problem: &Problem, packing: &Packing, budget: &Budget<'_>) -> Res
     Ok(packing)
 }
 
-/// Returns the buffers that can move, those of a group together.
+/// Returns the movable buffers; the buffers of a group are together.
 fn units(problem: &Problem) -> Vec<Vec<usize>> {
     let mut groups = BTreeMap::new();
     let mut units: Vec<Vec<usize>> = Vec::new();
@@ -96,9 +97,9 @@ struct Falling<'p> {
     problem: &'p Problem,
     offsets: Vec<u64>,
     births: Births,
-    /// By buffer, those from which it is to be apart.
+    /// For each buffer: the buffers that must be apart.
     apart: BTreeMap<usize, Vec<usize>>,
-    /// Ranges of offsets that the current buffers cannot have.
+    /// Offset ranges that the current buffers cannot have.
     blocks: Vec<Range<u64>>,
     pairs: usize,
 }
@@ -114,7 +115,8 @@ impl<'p> Falling<'p> {
         Self { problem, offsets, births, apart, blocks, pairs: 0 }
     }
 
-    /// Moves buffers of one offset to the lowest one that is free; returns whether that is lower.
+    /// Moves buffers with one offset to the lowest free offset; returns whether that offset is
+    /// lower.
     fn fall(&mut self, unit: &[usize], budget: &Budget<'_>) -> bool {
         let now = self.offsets[unit[0]];
         if now == 0 || self.pairs > MOST_PAIRS || budget.exhausted() {
@@ -127,7 +129,7 @@ impl<'p> Falling<'p> {
             let own = self.problem.alignment(BufferId::new(it)).bytes();
             let own = least_common_multiple(own, buffer.multiple_of());
             let all = own.and_then(|own| least_common_multiple(own, multiple));
-            multiple = all.unwrap_or(u64::MAX); // Offset 0 is the only multiple of all.
+            multiple = all.unwrap_or(u64::MAX); // Offset 0 is the only common multiple.
             first = first.max(buffer.range().map_or(0, |range| range.start));
             self.find_blocks(it, unit);
         }
@@ -147,7 +149,7 @@ impl<'p> Falling<'p> {
         true
     }
 
-    /// Finds the offsets at which a buffer of a unit collides with one that is not in it.
+    /// Finds the offsets at which a buffer of a unit collides with a buffer outside the unit.
     fn find_blocks(&mut self, item: usize, unit: &[usize]) {
         let Self { problem, offsets, births, apart, blocks, pairs } = self;
         let buffer = &problem.buffers()[item];

@@ -7,19 +7,20 @@ use crate::base::{BufferId, Error, Result, SpaceId};
 use crate::solve::{Budget, no_offsets, solve};
 use crate::{Problem, Rules, Status};
 
-/// Search nodes of each question, unless the caller limits them.
+/// Search nodes per question, unless the caller sets a limit.
 const NODES: u64 = 20_000;
 
-/// Returns buffers of `space` that do not fit its capacity, and of which each is needed for that proof;
-/// nothing if it is not proven that the space is too small. Buffers that may be in other spaces, too, are none.
+/// Returns buffers in `space` that do not fit its capacity, each needed for that proof; empty if no
+/// proof exists that the space is too small. Buffers that may be in other spaces, too, are left
+/// out.
 ///
-/// Without any one of the buffers, the others fit, or no proof was found within the budget. Each
-/// question has the limits of `budget`, and takes 20,000 search nodes at most without any. For `n`
-/// buffers there are `O(k log n + k)` questions if `k` remain.
+/// Without any of the buffers, the others fit, or no proof was found within the budget. Each
+/// question has the limits in `budget`, or 20,000 search nodes without limits. For `n` buffers
+/// there are `O(k log n + k)` questions if `k` remain.
 ///
 /// # Errors
 ///
-/// Those of [`solve`].
+/// As [`solve`].
 ///
 /// # References
 ///
@@ -70,7 +71,7 @@ pub fn infeasible_subset(
     Ok(Some(kept))
 }
 
-/// Returns whether it is proven that some buffers do not fit a space.
+/// Returns whether a proof exists that some buffers do not fit a space.
 fn is_infeasible(
     problem: &Problem,
     space: SpaceId,

@@ -1,16 +1,16 @@
-//! Which buffers are live together, for questions that move buffers one by one.
+//! Buffers that are live together, for questions that move buffers one by one.
 
 use alloc::vec::Vec;
 
 use crate::Problem;
 use crate::base::{Step, gcd};
 
-/// Returns the least common multiple, if it is a number of 64 bits.
+/// Returns the least common multiple, if the number fits 64 bits.
 pub(super) fn least_common_multiple(one: u64, other: u64) -> Option<u64> {
     (one / gcd(one, other)).checked_mul(other)
 }
 
-/// Buffers in the order of their births.
+/// Buffers by birth.
 pub(super) struct Births {
     order: Vec<usize>,
     /// By position in the order, the last step at which a buffer up to there is live.
@@ -30,7 +30,8 @@ impl Births {
         Self { order, ends }
     }
 
-    /// Returns the other buffers of the same space that are live together with one, and counts pairs.
+    /// Returns the buffers in the same space that are live together with a given buffer, and counts
+    /// pairs.
     pub(super) fn live_with<'a>(
         &'a self,
         problem: &'a Problem,

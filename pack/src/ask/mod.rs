@@ -1,5 +1,6 @@
-//! Questions about packing problems, most of them answered by several calls of the solver: which buffers make
-//! a problem infeasible, how few buffers have to move, and how low the others can be at the peak.
+//! Questions about packing problems: which buffers make a problem infeasible, how few buffers have
+//! to move, and how low other buffers can be at the peak. Most answers take several calls to the
+//! solver.
 
 mod compact;
 mod infeasible;

@@ -1,4 +1,4 @@
-//! The one error type of the crate.
+//! The crate's error type.
 
 use alloc::string::String;
 use core::fmt::Write as _;
@@ -6,14 +6,14 @@ use core::fmt::Write as _;
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why a problem or packing was refused.
+/// The reason why a problem or packing was refused.
 ///
-/// Every message is enough to act on by itself. Names are quoted, escaped and shortened by
-/// [`quoted`], since they come from untrusted files.
+/// A message suffices to act. Names are quoted, escaped and shortened by [`quoted`], since names
+/// come from untrusted files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "every message names its fields")]
 pub enum Error {
-    /// A size in bytes exceeds the address space of a machine.
+    /// A size in bytes exceeds a machine's address space.
     #[error("{what} needs more bytes than a machine can address")]
     SizeOverflow { what: String },
     /// An alignment is not a power of two.
@@ -31,13 +31,13 @@ pub enum Error {
     /// The plan was made for another graph.
     #[error("the plan does not belong to this graph: {reason}")]
     PlanMismatch { reason: String },
-    /// Something lies outside its arena.
+    /// A buffer lies outside its arena.
     #[error("{what} occupies bytes {start}..{end} of an arena of {arena} bytes")]
     PlanOutOfBounds { what: String, start: u64, end: u128, arena: u64 },
     /// Two things needed at the same time share bytes.
     #[error("{first} and {second} share byte {byte} of the arena at step {step}")]
     PlanOverlap { first: String, second: String, step: u32, byte: u64 },
-    /// An offset is not a multiple of its alignment.
+    /// An offset is not a multiple of the alignment.
     #[error("{what} is at offset {offset}, which is not a multiple of its alignment {alignment}")]
     PlanMisaligned { what: String, offset: u64, alignment: u64 },
     /// The planner itself ran out of memory.
@@ -46,7 +46,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the name of the variant, for callers that report kinds of errors.
+    /// Returns the name of the variant, for callers that report error kinds.
     ///
     /// ```
     /// let error = arenaplan_pack::base::Alignment::new(3).unwrap_err();

@@ -1,6 +1,6 @@
 //! Typed indices: a [`BufferId`] can not be mistaken for a [`SpaceId`].
 
-/// Declares typed indices; the crates above have tables of their own.
+/// Declares typed indices; the crates above have separate tables.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! typed_index {
@@ -12,7 +12,7 @@ macro_rules! typed_index {
         pub struct $name(u32);
 
         impl $name {
-            /// Returns the id at position `index` of its table.
+            /// Returns the id at position `index`.
             ///
             /// # Panics
             ///
@@ -22,10 +22,10 @@ macro_rules! typed_index {
                 Self(u32::try_from(index).expect("tables hold at most 2^32 - 1 entries"))
             }
 
-            /// Returns the position in its table.
+            /// Returns the position in the table.
             #[must_use]
             pub const fn index(self) -> usize {
-                // Every supported target has pointers of at least 32 bits.
+                // Every supported target has pointers with at least 32 bits.
                 #[allow(clippy::as_conversions)]
                 {
                     self.0 as usize
@@ -60,10 +60,10 @@ macro_rules! typed_index {
 }
 
 typed_index!(
-    /// A buffer of a [`Problem`](crate::Problem).
+    /// A buffer in a [`Problem`](crate::Problem).
     BufferId
 );
 typed_index!(
-    /// A memory space of a [`Problem`](crate::Problem).
+    /// A memory space in a [`Problem`](crate::Problem).
     SpaceId
 );

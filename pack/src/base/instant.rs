@@ -1,4 +1,4 @@
-//! The clock of the standard library, where there is one.
+//! The standard library's clock, where there is a clock.
 
 #[cfg(feature = "std")]
 pub use std::time::Instant;
@@ -15,7 +15,7 @@ impl Instant {
         Self(())
     }
 
-    /// Returns the time since then, of which the machine knows nothing.
+    /// Returns zero: the machine cannot measure time.
     #[allow(clippy::unused_self, reason = "as the standard library has it")]
     pub const fn elapsed(self) -> core::time::Duration {
         core::time::Duration::ZERO

@@ -63,7 +63,7 @@ impl Step {
         Self(u32::try_from(index).expect("graphs have fewer than 2^32 nodes"))
     }
 
-    /// Returns the step after this one.
+    /// Returns the next step.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -76,7 +76,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// A half-open, non-empty range of steps `[start, end)`.
+/// A half-open, non-empty step range `[start, end)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LiveRange {
     start: Step,
@@ -116,7 +116,7 @@ impl LiveRange {
         self.start
     }
 
-    /// Returns the step after the last one.
+    /// Returns the step after the last step.
     #[must_use]
     pub const fn end(self) -> Step {
         self.end

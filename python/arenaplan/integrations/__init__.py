@@ -1,1 +1,1 @@
-"""Plans carried out by frameworks, and files of frameworks that are read without them."""
+"""Plans carried out by frameworks, and framework files that are read without the frameworks."""

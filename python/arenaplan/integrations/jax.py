@@ -1,13 +1,13 @@
 """
-JAX runs a schedule: the compiler keeps what a plan keeps, and runs again what it runs again.
+JAX runs a schedule: the compiler keeps and repeats the same computations as the plan.
 
 :func:`scheduled_step` is a whole training step whose repetitions stand behind optimization
-barriers where the plan has them. :func:`checkpoint_policy` is the light form: a loss of which the
-arrays are saved that a plan saves. :func:`curve` says what a step costs at fewer bytes.
+barriers, as in the plan. :func:`checkpoint_policy` is the light form: a loss for which the arrays
+are saved that a plan saves. :func:`curve` returns the cost of a step at fewer bytes.
 
-XLA's compiler for CPUs merges equal computations behind barriers, too, and so undoes
-``jax.checkpoint``, unless :data:`COMPILER_OPTIONS` say otherwise. A scheduled step is compiled with
-them; a loss with a policy needs them in the ``jax.jit`` around it.
+XLA's CPU compiler merges equal computations behind barriers, too, and so undoes ``jax.checkpoint``,
+unless :data:`COMPILER_OPTIONS` say otherwise. A scheduled step is compiled with these options; a
+loss with a policy needs the options in the ``jax.jit`` around the loss.
 """
 
 from __future__ import annotations
@@ -39,38 +39,37 @@ __all__ = [
 
 COMPILER_OPTIONS: Final[Mapping[str, str]] = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 """
-Options of ``jax.jit`` with which XLA keeps repetitions.
+``jax.jit`` options with which XLA keeps repetitions.
 
-The pass that they leave out removes barriers before equal computations are merged for the last
-time.
+The omitted pass removes barriers before equal computations are merged for the last time.
 """
 _POINTS: Final = 8
-"""Most points of a curve that are compiled."""
+"""Most curve points that are compiled."""
 
 
 class CompiledReport(NamedTuple):
-    """What a schedule promises, and what the compiler made of it."""
+    """The promises of a schedule, and the compiler's result."""
 
     predicted_bytes: int
-    """Bytes of the plan's arena without arguments: what is alive at the fullest step."""
+    """Bytes of the plan's arena without arguments: live bytes at the fullest step."""
     compiled_bytes: int
     """Temporary memory of the compiled step: ``memory_analysis().temp_size_in_bytes``."""
     plain_bytes: int
-    """Temporary memory of the step as it was given, compiled without options."""
+    """Temporary memory of the given step, compiled without options."""
     compiled_work: float
-    """Floating-point operations of the compiled step in parts of those of the given one, less 1."""
+    """Floating-point operations of the compiled step relative to the given step, less 1."""
     extra_work: float
-    """Planned work of repetitions in parts of that of the step; compilers fuse, and do less."""
+    """Planned work of repetitions relative to the step; compilers fuse, and do less."""
     bound: float
     """No schedule in as many bytes has less extra work."""
     repetitions: int
     """Executions beyond the first of each node."""
     loops: int
-    """Loops and branches, which are one node each: nothing in them runs again by itself."""
+    """Loops and branches, each a single node: nothing inside runs again by itself."""
 
     @property
     def ratio(self) -> float:
-        """Compiled bytes in parts of the predicted ones."""
+        """Compiled bytes relative to the predicted bytes."""
         return self.compiled_bytes / max(self.predicted_bytes, 1)
 
     def __str__(self) -> str:
@@ -85,25 +84,25 @@ class CompiledReport(NamedTuple):
 
 
 class CompiledPoint(NamedTuple):
-    """A point of :func:`curve`."""
+    """A point on :func:`curve`."""
 
     arena_bytes: int
-    """Bytes of the plan's arena: arguments, and what is alive at the fullest step."""
+    """Bytes of the plan's arena: arguments, and live bytes at the fullest step."""
     compiled_bytes: int | None
-    """The same of the compiled step, if it was asked for."""
+    """The same bytes in the compiled step, if asked for."""
     extra_work: float
-    """Planned work of repetitions in parts of that of the step."""
+    """Planned work of repetitions relative to the step."""
     bound: float
     """No schedule in as many bytes has less extra work."""
 
 
 class ScheduledStep:
     """
-    A training step that XLA runs as a plan says: see :func:`scheduled_step`.
+    A training step that XLA runs as planned: see :func:`scheduled_step`.
 
-    A call compiles the step, with the arguments donated that were to be. Inside of another ``jit``,
-    ``grad`` or ``vmap`` the step is traced into the surrounding program: that ``jax.jit`` needs
-    :data:`COMPILER_OPTIONS`, and donates by itself.
+    A call compiles the step and donates the same arguments as the given step. Inside another
+    ``jit``, ``grad`` or ``vmap`` the step is traced into the surrounding program: that ``jax.jit``
+    needs :data:`COMPILER_OPTIONS`, and donates by itself.
     """
 
     def __init__(self, traced: TracedArguments, plan: Plan) -> None:
@@ -118,7 +117,7 @@ class ScheduledStep:
         return f"ScheduledStep({self.plan!r}, {self._replay.repetitions} repetitions)"
 
     def __call__(self, *args: Any) -> Any:
-        """Run the step; results are those of the given one."""
+        """Run the step; results equal the given step's results."""
         import jax
 
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
@@ -132,7 +131,7 @@ class ScheduledStep:
         Raises
         ------
         ShapeMismatch
-            If arguments have another structure, shape or type than those of the schedule.
+            If arguments have another structure, shape or type than in the schedule.
         """
         import jax
 
@@ -150,12 +149,12 @@ class ScheduledStep:
 
     @functools.cached_property
     def compiled(self) -> Any:
-        """The compiled step, as ``jax.stages.Compiled``, for the arguments of the schedule."""
+        """The compiled step, as ``jax.stages.Compiled``, for the schedule's arguments."""
         return self.lower(*self._traced.args).compile()
 
     @functools.cached_property
     def report(self) -> CompiledReport:
-        """Predicted and compiled bytes; the step is compiled as it was given, too."""
+        """Predicted and compiled bytes; the given step is compiled for comparison, too."""
         traced, plan = self._traced, self.plan
         works = [each.cost_analysis().get("flops", 0.0) for each in (self.compiled, traced.plain)]
         return CompiledReport(
@@ -187,20 +186,22 @@ def scheduled_step(
     step : callable
         The step, with gradients and updates inside, as for :func:`arenaplan.from_train_step`.
     args : sequence
-        Its arguments, or their shapes; the step is traced and not run.
+        The step's arguments, or their shapes; the step is traced and not run.
     donate : collection of int or mapping, optional
-        Arguments whose memory results take over; those of ``jax.jit`` around ``step`` if left out.
+        Arguments whose memory results take over; by default the donated arguments of a ``jax.jit``
+        around ``step``.
     recompute : str or int
         ``"30%"`` for at most so much extra work; ``"512MiB"`` or a number for bytes of the whole
         arena, arguments included: as for :func:`arenaplan.plan`.
     fit : bool, default False
-        Compile up to 8 schedules, and take the one that meets ``recompute`` by the compiler's own
-        count: with the least extra work in so many bytes of arguments and temporary memory, or
-        with the fewest bytes for so much work. A larger budget never gets more work then, nor a
-        smaller one more bytes.
+        Compile up to 8 schedules, and take the schedule that meets ``recompute`` by the compiler's
+        own
+        count: with the least extra work in so many bytes for arguments and temporary memory, or
+        with the fewest bytes for so much work. Then a larger budget never gets more work, and a
+        smaller budget never more bytes.
     unroll : int, default 0
-        Loops ``scan`` of at most so many rounds are written out, so that what they do may run
-        again; other loops run as they are.
+        Loops ``scan`` with at most so many rounds are written out, so that their nodes may run
+        again; other loops stay loops.
 
     Raises
     ------
@@ -221,7 +222,7 @@ def scheduled_step(
     if not fit:
         return ScheduledStep(traced, _plan(traced, recompute))
     if isinstance(recompute, str) and recompute.strip().endswith("%"):
-        # What is asked for is checked, and work that no point of the curve has is found.
+        # The goal is checked, and unreachable work is refused.
         most = _plan(traced, recompute).extra_cost
         fitting = [each for each in _compiled(traced) if each.plan.extra_cost <= most]
         return min(fitting, key=_compiled_bytes)
@@ -246,21 +247,22 @@ def checkpoint_policy(
     has_aux: bool = False,
 ) -> Callable[..., Any]:
     """
-    Return a loss whose gradient saves the arrays that a plan saves, and computes others again.
+    Return a loss whose gradient saves the same arrays as a plan, and computes other arrays again.
 
-    It is ``jax.checkpoint`` with a policy over names, for ``grad``, optimizers and modules as
-    usual. A policy says what is saved, and not when others run again: all of them are computed when
-    the backward pass begins, unless the compiler orders them. :func:`scheduled_step` says both.
-    The names that are saved are its attribute ``saved``, the plan ``plan``.
+    The result is ``jax.checkpoint`` with a policy over names, for ``grad``, optimizers and modules
+    as usual. A policy states the saved arrays, but not the time at which other arrays are computed
+    again: all of them when the backward pass begins, unless the compiler orders them.
+    :func:`scheduled_step` states both. The attribute ``saved`` has the saved names, ``plan`` the
+    plan.
 
     Parameters
     ----------
     loss : callable
         From parameters and a batch to a scalar.
     args : sequence
-        Its arguments, or their shapes.
+        The loss's arguments, or their shapes.
     recompute : str or int
-        As for :func:`scheduled_step`; bytes are those of arguments, gradients and activations.
+        As for :func:`scheduled_step`; bytes count arguments, gradients and activations.
     argnums : int or sequence of int, default 0
         The arguments that gradients are for.
     has_aux : bool, default False
@@ -301,14 +303,14 @@ def curve(
     unroll: int = 0,
 ) -> list[CompiledPoint]:
     """
-    Return what a step costs at fewer and fewer bytes.
+    Return the cost of a step at fewer and fewer bytes.
 
     Parameters
     ----------
     step, args, donate, unroll
         As for :func:`scheduled_step`.
     compiles : bool, default False
-        Compile the step at up to 8 of the points, and return these.
+        Compile the step at up to 8 points, and return these points.
     """
     traced = TracedArguments(step, args, donate, unroll)
     if compiles:
@@ -338,7 +340,7 @@ def _point(scheduled: ScheduledStep) -> CompiledPoint:
 
 
 def _compiled_bytes(scheduled: ScheduledStep) -> int:
-    """Return the bytes of arguments and temporary memory of a compiled step."""
+    """Return the bytes of a compiled step's arguments and temporary memory."""
     found: int = scheduled.compiled.memory_analysis().argument_size_in_bytes
     return found + _temporary(scheduled.compiled)
 
@@ -350,7 +352,7 @@ def _temporary(compiled: Any) -> int:
 
 @functools.cache
 def _probe() -> None:
-    """Compile a function that computes a sine twice, and look whether it still does."""
+    """Compile a function that computes a sine twice, and test whether both computations remain."""
     import jax
     from jax import lax
 

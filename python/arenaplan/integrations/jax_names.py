@@ -1,4 +1,4 @@
-"""Names on the arrays of a loss."""
+"""Names for the arrays in a loss."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 _PREFIX: Final = "arenaplan."
 _CALLS: Final = ("closed_call", "core_call", "jit", "pjit")
-"""Calls without rules of their own, whose arrays get names, too."""
+"""Calls without rules, whose arrays get names, too."""
 
 
 def named(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function with a name on each array of real numbers that it makes."""
+    """Return the same function with a name on each computed array of real numbers."""
 
     def run(*args: Any) -> Any:
         import jax
@@ -28,7 +28,7 @@ def named(function: Callable[..., Any]) -> Callable[..., Any]:
 def _evaluated(
     jaxpr: Any, constants: Sequence[Any], operands: Sequence[Any], names: Iterator[str]
 ) -> list[Any]:
-    """Evaluate a jaxpr, and name what its equations make."""
+    """Evaluate a jaxpr, and name the results of its equations."""
     known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *operands), strict=True))
 
     def read(atom: Any) -> Any:
@@ -50,7 +50,7 @@ def _evaluated(
 
 
 def _labeled(array: Any, names: Iterator[str]) -> Any:
-    """Return an array under the next name; a number as it is."""
+    """Return an array under the next name; a number unchanged."""
     from jax import numpy
     from jax.ad_checkpoint import checkpoint_name
 
@@ -60,9 +60,9 @@ def _labeled(array: Any, names: Iterator[str]) -> Any:
 
 
 def applied(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return the results of an equation of JAX."""
+    """Return the results of a JAX equation."""
     params, functions = equation.primitive.get_bind_params(equation.params), ()
-    if isinstance(params, tuple):  # Functions that are called come apart in older versions of JAX.
+    if isinstance(params, tuple):  # Older JAX versions take called functions apart.
         functions, params = params
     with equation.ctx.manager:
         made = equation.primitive.bind(*functions, *operands, **params)

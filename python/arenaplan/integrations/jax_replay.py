@@ -1,4 +1,4 @@
-"""A schedule as a JAX function: the equations of a step in the order of its plan."""
+"""A schedule as a JAX function: a step's equations in the plan's order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class TracedArguments:
     """
-    A step as JAX traced it, with the types of its arguments.
+    A step as traced by JAX, with argument types.
 
     Parameters
     ----------
@@ -50,24 +50,24 @@ class TracedArguments:
         self.argument_bytes = sum(array_bytes(value.shape, value.dtype) for value in held)
 
     def jitted(self, function: Any, options: Mapping[str, str]) -> Any:
-        """Return a function of the arguments under ``jax.jit``, with their donation."""
+        """Return a function with these arguments under ``jax.jit``, with donation."""
         import jax
 
         return jax.jit(function, donate_argnums=self.donated, compiler_options=dict(options))
 
     @cached_property
     def plain(self) -> Any:
-        """The step as it was given, compiled without options."""
+        """The given step, compiled without options."""
         return self.jitted(self.step, {}).lower(*self.args).compile()
 
     def leaves(self, args: Sequence[Any]) -> list[Any]:
         """
-        Return the arrays of arguments.
+        Return the arrays in the arguments.
 
         Raises
         ------
         ShapeMismatch
-            If they have another structure, shape or type than those that were traced.
+            If the arguments have another structure, shape or type than the traced arguments.
         """
         import jax
 
@@ -91,18 +91,18 @@ class TracedArguments:
 
 class Replay:
     """
-    Binds the equations of a program in the order of a plan.
+    Binds a program's equations in the plan's order.
 
-    A node that runs again reads its operands behind an optimization barrier, which holds the
-    result of the execution before, too: so a compiler neither merges the execution with the first
-    one nor runs it early. Operands that a repetition made stand behind a barrier already.
+    A node that runs again reads operands behind an optimization barrier, which also holds the
+    previous execution's result: so a compiler neither merges the execution with the first execution
+    nor runs it early. Operands that a repetition made stand behind a barrier already.
 
     Parameters
     ----------
     traced : TracedArguments
         The step.
     plan : Plan
-        A plan of its graph.
+        A plan for the step's graph.
     """
 
     def __init__(self, traced: TracedArguments, plan: Plan) -> None:
@@ -112,13 +112,13 @@ class Replay:
         named = {value.name: value.index for value in runs.values}
         self._program = program
         self._first = {tensor: named[graph.values[i].name] for tensor, i in emitter.values.items()}
-        """By array, the value that its first execution makes."""
+        """For each array, the value that the first execution makes."""
         order = [runs.nodes[index] for index in plan.order]
         waits = _waits(runs, order)
         self._steps: list[_Step] = []
         for place, node in enumerate(order):
             again = node.index >= len(graph.nodes)
-            # A repetition is named after its node: ``n#2``.
+            # A repetition is named after the repeated node: ``n#2``.
             name = node.name.rpartition("#")[0] if again else node.name
             self._steps.append(_Step(lines[name], node, again, waits.get(place, [])))
 
@@ -128,31 +128,31 @@ class Replay:
         return sum(step.again for step in self._steps)
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
-        """Run the schedule on the leaves of the arguments, and return those of the results."""
+        """Run the schedule on the arguments' leaves, and return the results' leaves."""
         return _Run(self._program, self._first).run(leaves, self._steps)
 
 
 class _Step(NamedTuple):
-    """One execution of a node."""
+    """An execution of a node."""
 
     line: Line
     node: Node
     again: bool
     """Whether the node has run before."""
     waits: list[int]
-    """Values that must be there before, although the node does not read them."""
+    """Values that must be there before, although the node does not read these values."""
 
 
 def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
     """
-    Return by place the values that an update waits for: results of all that reads the old content.
+    Return by place the values that an update waits for: results of all readers of the old content.
 
-    A compiler that knows no such order copies the old content. Instead of a result that is dead
-    at the update, one that is alive and depends on it does.
+    A compiler without that order copies the old content. A result that is dead at the update is
+    replaced by a dependent result that is alive.
     """
     makers = {value: place for place, node in enumerate(order) for value in node.outputs}
     before: list[int] = []
-    """By place, the places that it depends on, as bits."""
+    """For each place, the places before, as bits."""
     last = dict[int, int]()
     for place, node in enumerate(order):
         found = 1 << place
@@ -175,7 +175,7 @@ def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
 
 
 class _Run:
-    """One trace of a schedule."""
+    """A trace of a schedule."""
 
     def __init__(self, program: Program, first: Mapping[Tensor, int]) -> None:
         self._program = program
@@ -187,9 +187,9 @@ class _Run:
         self._ran: set[Equation] = set()
         """Equations that lines before have."""
         self._done: set[tuple[Any, ...]] = set()
-        """Lines with the values that they have read in repetitions."""
+        """Lines with the values that repetitions have read."""
         self._other: dict[Tensor, Any] = {x: x.data for x in program.constants}
-        """Arrays that are no values of the graph."""
+        """Arrays that are not values in the graph."""
 
     def run(self, leaves: Sequence[Any], steps: Sequence[_Step]) -> list[Any]:
         program, first = self._program, dict(self._meaning)
@@ -208,7 +208,7 @@ class _Run:
                 for tensor, at in pairs
                 if isinstance(tensor, Tensor) and at is not None
             )
-            # What several lines compute by themselves is a repetition, too.
+            # A computation that several lines repeat is a repetition, too.
             again_inside = not self._ran.isdisjoint(line.before)
             self._ran.update(line.equations)
             if (again or again_inside) and latest is not None:
@@ -239,7 +239,7 @@ class _Run:
             self._other[tensor] = array
 
     def _behind(self, line: Line, waits: list[Any]) -> Callable[[Any], Any]:
-        """Return a reader of operands that a compiler does not look through."""
+        """Return a reader for operands that a compiler does not look through."""
         from jax import lax
 
         makes = {out for equation in line.equations for out in equation.outputs}
@@ -257,7 +257,7 @@ class _Run:
         return lambda atom: held[atom] if atom in held else self._read(atom)
 
     def _line(self, line: Line, read: Callable[[Any], Any]) -> list[Any]:
-        """Run the equations of a line, and return the arrays that it makes."""
+        """Run a line's equations, and return the resulting arrays."""
         local: dict[Any, Any] = {}
         for equation in line.equations:
             operands = [local[x] if x in local else read(x) for x in equation.inputs]

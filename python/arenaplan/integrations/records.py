@@ -1,9 +1,10 @@
 """
-Record files of MXNet (RecordIO), read without MXNet.
+MXNet record files (RecordIO), read without MXNet.
 
-A file is a row of records. A record is one part, or several if its bytes contain the mark that
-parts begin with: the mark, 3 bits that say which part it is and 29 bits of length, the bytes, and
-padding to a multiple of 4. For new data ArrayRecord, WebDataset or Parquet are the better choice.
+A file is a row of records. A record is a single part, or several parts if the record's bytes
+contain the mark at which parts begin. A part is the mark, 3 bits for the kind of the part and 29
+bits for the length, the bytes, and padding to a multiple of 4. For new data ArrayRecord, WebDataset
+or Parquet are the better choice.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CHUNK: Final = 1 << 16
 
 
 class ImageHeader(NamedTuple):
-    """What a record of an image says before the image."""
+    """The header of an image record."""
 
     labels: tuple[float, ...]
     id: int
@@ -39,7 +40,7 @@ def read(
     path: str | os.PathLike[str], *, skip: Callable[[PlannerError], object] | None = None
 ) -> Iterator[bytes]:
     """
-    Yield the records of a file, from the first to the last.
+    Yield a file's records, from the first to the last.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ def read(
     Raises
     ------
     ModelError
-        If the file is damaged; the message names the byte. The bytes of a record have no check sum.
+        If the file is damaged; the message names the byte. Record bytes have no check sum.
     OSError
         If the file cannot be read.
     """
@@ -105,12 +106,12 @@ def index(path: str | os.PathLike[str]) -> dict[int, int]:
 
 def header(record: bytes) -> ImageHeader:
     """
-    Return labels, numbers and content of a record of an image.
+    Return labels, numbers and content of an image record.
 
     Raises
     ------
     ModelError
-        If the record is too short for its header.
+        If the record is too short for the header.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def header(record: bytes) -> ImageHeader:
 
 
 def _record(file: BinaryIO, start: int, size: int) -> tuple[bytes, int]:
-    """Return the record that begins at a byte, and the byte after it."""
+    """Return the record that begins at a byte, and the byte after the record."""
     parts: list[bytes] = []
     at = start
     while True:

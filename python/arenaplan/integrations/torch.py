@@ -1,5 +1,5 @@
 """
-PyTorch runs a schedule: forward and backward graph keep what a plan keeps, and run again the rest.
+PyTorch runs a schedule: the compiled graphs keep and repeat the plan's computations.
 
 :func:`partitioner` makes the function that cuts the joint graph of AOTAutograd into a forward and a
 backward graph. ``torch.compile`` takes the function as the option ``custom_partitioner_fn``, and
@@ -24,7 +24,7 @@ __all__ = ["PartitionReport", "Partitioner", "partitioner"]
 
 
 class PartitionReport(NamedTuple):
-    """The promises of the plan for a joint graph."""
+    """The plan's promises for a joint graph."""
 
     predicted_bytes: int
     """Bytes that the passes make, gradients included, at the fullest step."""
@@ -33,13 +33,13 @@ class PartitionReport(NamedTuple):
     saved_bytes: int
     """Bytes that the forward pass makes and the backward pass reads."""
     extra_work: float
-    """Work of repetitions in parts of that of the joint graph."""
+    """Work of repetitions relative to the joint graph."""
     bound: float
     """No schedule in as many bytes has less extra work."""
     repetitions: int
-    """Executions beyond the first of each node that works; views do not."""
+    """Executions beyond the first of each working node, without views."""
     most_runs: int
-    """Executions of the node that runs most often, views left out."""
+    """Executions of the node that runs most often, without views."""
 
     def __str__(self) -> str:
         return (
@@ -65,7 +65,7 @@ class Partitioner:
         self.recompute = recompute
         """The goal."""
         self.reports: list[PartitionReport] = []
-        """A report per graph that was cut, in the order of compilation."""
+        """A report per cut graph, in compilation order."""
 
     def __call__(
         self,
@@ -77,12 +77,12 @@ class Partitioner:
         **_: Any,
     ) -> tuple[Any, Any]:
         """
-        Return the forward and the backward graph of a joint graph.
+        Return the forward and the backward graph for a joint graph.
 
         Raises
         ------
         RecomputeExceeded
-            If no schedule of the graph meets the goal.
+            If no schedule meets the goal.
         PlannerError
             If the graph cannot be read; the message names the node.
         """
@@ -111,30 +111,30 @@ class Partitioner:
         return cut.modules(static_lifetime_input_indices or ())
 
     def __reduce__(self) -> Any:
-        """Inductor's cache pickles its options: the goal stands for the partitioner."""
+        """Inductor's cache pickles options: the goal stands for the partitioner."""
         return partitioner, (self.recompute,)
 
     def uuid(self) -> bytes:
-        """Return the key of the partitioner in Inductor's cache."""
+        """Return the partitioner's key in Inductor's cache."""
         return hashlib.sha256(f"{_core.__version__} {self.recompute}".encode()).digest()
 
 
 def partitioner(recompute: str | int) -> Partitioner:
     """
-    Return a function that cuts the joint graph of a model as a plan with recomputation says.
+    Return a function that cuts a model's joint graph as a plan with recomputation says.
 
     Parameters
     ----------
     recompute : str or int
-        ``"30%"`` for at most so much extra work. ``"512MiB"`` or a number for bytes: all that
-        forward and backward pass make, gradients included and inputs and parameters not.
+        ``"30%"`` for at most so much extra work. ``"512MiB"`` or a number for bytes: all results of
+        forward and backward pass, gradients included, inputs and parameters excluded.
 
     Returns
     -------
     Partitioner
         For ``torch.compile(model, options={"custom_partitioner_fn": …})``, and for ``partition_fn``
-        of ``aot_autograd``. ``reports`` has a :class:`PartitionReport` per compiled graph; a graph
-        that comes from a cache of PyTorch is not planned again.
+        in ``aot_autograd``. ``reports`` has a :class:`PartitionReport` per compiled graph; a graph
+        from a PyTorch cache is not planned again.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """
-A schedule of a joint graph as two graphs.
+A joint graph's schedule as two graphs.
 
-The joint graph is written again with a node per execution, in the order of the plan, and each node
-says on which side of the cut the node is. PyTorch's own helper then cuts the graph, so a node may
-run any number of times, and the order of the backward graph is that of the plan.
+The joint graph is written again with a node per execution, in the plan's order, and each node
+states its side of the cut. PyTorch's own helper then cuts the graph, so a node may run any number
+of times, and the backward graph has the plan's order.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ BOUNDARY: Final = "backward_begins"
 
 _NORMALIZED: Final = "_native_batch_norm_legit_functional"
 _FUSED: Final = 64
-"""Of so many bytes that elementwise operators would move one by one, a fused kernel moves one."""
+"""A fused kernel moves one byte where single elementwise operators would move so many."""
 
 
 def backward_begins(*results: Any) -> Any:
-    """Stand for what happens between the passes: gradients of results of the first one arrive."""
+    """Stand for the time between the passes: gradients for forward results arrive."""
     raise NotImplementedError("a node of a graph that is planned, and not run")
 
 
@@ -39,13 +39,13 @@ class Ends(NamedTuple):
     """The ends of a joint graph."""
 
     forward_results: int
-    """Number of results of the joint graph that the forward pass makes."""
+    """Number of joint results that the forward pass makes."""
     tangents: list[Any]
-    """Inputs of the backward pass: gradients of results of the forward pass."""
+    """Backward inputs: gradients for forward results."""
     forward: list[Any]
-    """Results of the forward pass, and what nodes of that pass copy into inputs."""
+    """Forward results, and values that forward nodes copy into inputs."""
     backward: list[Any]
-    """The same of the backward pass."""
+    """Backward results, and values that backward nodes copy into inputs."""
     copies: list[Any]
     """Nodes that copy into inputs."""
     late: frozenset[Any]
@@ -55,7 +55,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(module: Any, forward_outputs: int) -> Ends:
-    """Return the ends of a joint graph, whose first results are those of the forward pass."""
+    """Return the ends of a joint graph, whose first results are the forward results."""
     nodes = list(module.graph.nodes)
     inputs = [node for node in nodes if node.op == "placeholder"]
     tangents = [node for node in inputs if "tangents" in node.target]
@@ -83,18 +83,18 @@ def ends_of(module: Any, forward_outputs: int) -> Ends:
 
 def planned_module(module: Any, ends: Ends) -> Any:
     """
-    Return the joint graph as it is planned.
+    Return the joint graph to plan.
 
-    A node :data:`BOUNDARY` reads all results of the forward pass and makes the tangents: no node
-    behind it runs before the last result is there. Inputs are copied to at the end of a pass, so
-    copies are no nodes, and what they copy is a result.
+    A node :data:`BOUNDARY` reads all forward results and makes the tangents: no later node runs
+    before the last result is there. Copies to inputs happen at the end of a pass, so copies are not
+    nodes, and copied values are results.
 
     Parameters
     ----------
     module : torch.fx.GraphModule
         The joint graph.
     ends : Ends
-        The ends of the joint graph.
+        The joint graph's ends.
 
     Raises
     ------
@@ -116,8 +116,8 @@ def planned_module(module: Any, ends: Ends) -> Any:
     for node in nodes:
         if (node.op == "placeholder" and node not in ends.tangents) or node in early:
             made[node] = graph.node_copy(node, made.__getitem__)
-    # A node that makes a result of the graph runs once. New statistics of a normalization are small
-    # and made with the rest of its results, so they need not be called results.
+    # A node that makes a graph result runs once. New normalization statistics are small and made
+    # together with the other results, so need not count as graph results.
     forward = [node for node in ends.forward if not _is_statistic(node)]
     boundary = graph.create_node(
         "call_function", backward_begins, tuple(made[node] for node in forward), name=BOUNDARY
@@ -135,16 +135,15 @@ def planned_module(module: Any, ends: Ends) -> Any:
 
 def constrain(graph: Graph, module: Any, ends: Ends) -> None:
     """
-    Declare what the joint graph does not say.
+    Declare properties that the joint graph does not state.
 
-    Nodes that may not run again keep their order: random numbers are drawn in it, and processes
-    wait for each other in it. Nodes that read an input that the forward pass changes run once;
-    results of a batch normalization that are read again do not depend on the statistics.
+    Nodes that may not run again keep their order, in which random numbers are drawn and processes
+    wait for each other. Nodes that read an input which the forward pass changes run once; batch
+    normalization results that are read again do not depend on the statistics.
 
-    Views of PyTorch take no bytes and no work, whatever their strides are; other results take both,
-    clones and concatenations, too.
-    Compilers fuse operators other than products, convolutions and attention into the kernels of
-    neighbors, so few bytes of these operators move.
+    PyTorch views take no bytes and no work, for any strides; other results take both, clones and
+    concatenations, too. Compilers fuse operators other than products, convolutions and attention
+    into neighboring kernels, so few bytes of these operators move.
     """
     from torch.utils.flop_counter import flop_registry
 
@@ -170,18 +169,18 @@ def constrain(graph: Graph, module: Any, ends: Ends) -> None:
 
 class JointCut:
     """
-    A joint graph with a node per execution of a plan.
+    A joint graph with a node per execution in a plan.
 
     Parameters
     ----------
     module : torch.fx.GraphModule
         The joint graph.
     graph : Graph
-        The graph of :func:`planned_module`.
+        The graph from :func:`planned_module`.
     plan : Plan
-        A plan of that graph.
+        A plan for that graph.
     ends : Ends
-        The ends of the joint graph.
+        The joint graph's ends.
     """
 
     def __init__(self, module: Any, graph: Graph, plan: Plan, ends: Ends) -> None:
@@ -201,15 +200,15 @@ class JointCut:
             if node.op == "placeholder"
         }
         self._given_bytes = {_storage(node)._cdata for node in self._inputs if _is_tensor(node)}
-        """Identities of the bytes of inputs."""
+        """Identities of the inputs' bytes."""
         self._values: dict[int, Any] = {}
-        """By value of the schedule, the new node."""
+        """For each value in the schedule, the new node."""
         self._meaning: dict[int, int] = {}
-        """By value of the graph, the value of the schedule that a reader reads now."""
+        """For each value in the graph, the schedule's value that a reader reads now."""
         self._free: dict[Any, Any] = {}
         """New nodes that need no memory, by node and operands, on this side of the cut."""
         self._first: dict[str, Any] = {}
-        """By name, the new node of the first execution."""
+        """By name, the new node for the first execution."""
         self._backward: set[Any] = set()
         self._is_backward = False
         self._write(graph, plan)
@@ -224,7 +223,7 @@ class JointCut:
         originals = {node.name: node for node in graph.nodes}
         for index in plan.order:
             execution = runs.nodes[index]
-            # A repetition is named after its node: ``n#2``.
+            # A repetition is named after the repeated node: ``n#2``.
             is_first = index < len(graph.nodes)
             name = execution.name if is_first else execution.name.rpartition("#")[0]
             self._enter(originals[name], execution)
@@ -252,7 +251,7 @@ class JointCut:
         self._detach_saved()
 
     def _detach_saved(self) -> None:
-        """Save copies of views where those would hold more bytes than the backward pass reads."""
+        """Save copies instead of views that would hold more bytes than the backward pass reads."""
         held = Counter[int]()
         for node in self._saved:
             held[_storage(node)._cdata] += node.meta["val"].nbytes
@@ -270,7 +269,7 @@ class JointCut:
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes of what the forward pass makes and the backward pass reads."""
+        """Bytes that the forward pass makes and the backward pass reads."""
         sizes = {_storage(node)._cdata: _storage(node).nbytes() for node in self._saved}
         return sum(sizes[key] for key in sizes.keys() - self._given_bytes)
 
@@ -281,7 +280,7 @@ class JointCut:
         Parameters
         ----------
         static : sequence of int
-            Positions of inputs of the forward pass whose addresses never change.
+            Positions of forward inputs whose addresses never change.
         """
         from torch._functorch import partitioners
 
@@ -296,7 +295,7 @@ class JointCut:
         return modules
 
     def _enter(self, node: Node, execution: Node) -> None:
-        """Note what the operands and the results of an execution mean from now on."""
+        """Record the present meaning of an execution's operands and results."""
         pairs = (*zip(node.inputs, execution.inputs, strict=True),
                  *zip(node.outputs, execution.outputs, strict=True))  # fmt: skip
         self._meaning.update(
@@ -304,7 +303,7 @@ class JointCut:
         )
 
     def _execute(self, node: Node, execution: Node) -> None:
-        """Write a node for one execution, and one for each of several results."""
+        """Write a node for one execution, and a node for each of several results."""
         source = self._nodes[node.name]
         if self._is_backward and _NORMALIZED in node.op and source.args[5]:
             made = self._normalized(source)
@@ -329,7 +328,7 @@ class JointCut:
         """
         Write a batch normalization in training without statistics.
 
-        The forward pass has changed them, and PyTorch refuses to save an input that changes.
+        The forward pass has changed the statistics, and PyTorch refuses to save a changing input.
         """
         x, scale, bias, _, _, training, momentum, eps = map(self._given, source.args)
         target = self._torch.ops.aten._native_batch_norm_legit.no_stats
@@ -338,7 +337,7 @@ class JointCut:
         return {source.name: self._on_this_side(new)}
 
     def _given(self, argument: Any) -> Any:
-        """Return what an argument stands for now."""
+        """Return an argument's present meaning."""
         return self._read(argument) if isinstance(argument, self._torch.fx.Node) else argument
 
     def _written(self, source: Any, read: Callable[[Any], Any]) -> Any:
@@ -346,7 +345,7 @@ class JointCut:
         return self._on_this_side(self._graph.node_copy(source, read))
 
     def _on_this_side(self, new: Any) -> Any:
-        """Mark a node as one of the pass that is written now."""
+        """Mark a node as belonging to the pass that is written now."""
         side = "backward" if self._is_backward else "forward"
         new.meta["partitioner_tag"] = f"must_be_in_{side}"
         if self._is_backward:
@@ -354,13 +353,13 @@ class JointCut:
         return new
 
     def _read(self, node: Any) -> Any:
-        """Return what a node of the joint graph stands for now; nothing of nothing."""
+        """Return the present meaning of a joint graph's node; None for None."""
         if node is None or node in self._inputs:
             return self._inputs.get(node)
         name = _first_piece(node).name
         if name in self._made_by:
             return self._values[self._meaning[self._made_by[name]]]
-        # An alias, an expansion or a constant: it is written where it is read.
+        # An alias, an expansion or a constant is written where it is read.
         operands = tuple(self._read(it) for it in node.all_input_nodes)
         if (node, operands) not in self._free:
             self._free[node, operands] = self._written(node, self._read)
@@ -377,12 +376,12 @@ def _is_tensor(node: Any) -> bool:
 
 
 def _storage(node: Any) -> Any:
-    """Return the bytes that a tensor has in common with its views."""
+    """Return the bytes that a tensor shares with its views."""
     return node.meta["val"].untyped_storage()
 
 
 def _fits(graph: Graph, value: int | None, node: Node) -> bool:
-    """Whether a value has no more bytes than the first operand of its node."""
+    """Return whether a value has at most the bytes of the node's first operand."""
     if value is None or node.inputs[0] is None:
         return False
     made, read = (graph.values[at] for at in (value, node.inputs[0]))
@@ -390,7 +389,7 @@ def _fits(graph: Graph, value: int | None, node: Node) -> bool:
 
 
 def _first_piece(node: Any) -> Any:
-    """Return the node that equal pieces of a result are known by."""
+    """Return the node that stands for equal pieces of a result."""
     if node.target is not getitem:
         return node
     return next(user for user in node.args[0].users if user.target is getitem
@@ -410,7 +409,7 @@ def _is_copy_into_input(node: Any) -> bool:
 
 
 def _ancestors(nodes: Sequence[Any]) -> set[Any]:
-    """Return nodes and all that they depend on."""
+    """Return nodes and all their ancestors."""
     found: set[Any] = set()
     todo = list(nodes)
     while todo:

@@ -1,5 +1,5 @@
 """
-Bodies: the graphs that a branch or loop node runs, each with a plan of its own.
+Bodies: the graphs that a branch or loop node runs, each with its own plan.
 
 A body is planned once, whatever the number of runs. The body reads the node's operands and writes
 the node's results in place, so that only the values in between need bytes. These bytes are the
@@ -8,9 +8,9 @@ single body runs at a time, and the largest counts.
 
 A value that a loop carries to the next round is updated in place where the plan permits: when
 nothing reads the old value after the new value is begun (:func:`may_replace`). Otherwise the new
-value has separate bytes, and an ``Emit`` node copies them at the end of the round. Values that
-leave the body at every round are emitted, too. ``Take`` nodes bring in the slices that a scan runs
-over.
+value has separate bytes, and an ``Emit`` node copies these bytes at the end of the round. Values
+that leave the body at every round are emitted, too. ``Take`` nodes bring in the slices that a scan
+runs over.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["DOMAIN", "EMIT", "TAKE", "Body", "Draft", "Emitted", "Slot", "finish", "inner_value"]
 
 DOMAIN: Final = "arenaplan"
-"""Domain of the nodes that move values in and out of a body."""
+"""Domain for the nodes that move values in and out of a body."""
 EMIT: Final = "Emit"
 TAKE: Final = "Take"
 
 _TECHNIQUES: Final = ("views", "in-place", "elision", "order")
-"""Techniques for bodies: those after which every node is a step of its own."""
+"""Techniques for bodies: techniques that keep every node a separate step."""
 
 _NUMBERS = count()
 
@@ -46,7 +46,7 @@ class Slot(NamedTuple):
     """Memory outside a body that holds a body value."""
 
     kind: SlotKind
-    """An operand or a result of the node, or the number of the round."""
+    """An operand or a result of the node, or the round's number."""
     position: int = 0
     """Position among the node's operands or results."""
 
@@ -64,9 +64,9 @@ class Draft:
     """A body as read by an importer, before planning."""
 
     graph: Graph
-    """All nodes, without outputs; its inputs are ``slots``."""
+    """All nodes, without outputs; the inputs are ``slots``."""
     slots: dict[int, Slot] = field(default_factory=dict)
-    """Memory of each input."""
+    """Memory by input."""
     carried: list[int] = field(default_factory=list)
     """Inputs that hold carried values; empty for a branch."""
     results: list[int] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Draft:
     scanned: list[int | None] = field(default_factory=list)
     """Values that are joined over all rounds; ``None`` where nothing wants the result."""
     condition: int | None = None
-    """Value that says whether another round follows; ``None`` if it always does."""
+    """Value that says whether another round follows; ``None`` if another round always follows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ class Body:
     graph: Graph
     plan: Plan
     slots: Mapping[int, Slot]
-    """Memory outside of the plan's arena, per input and output of the graph."""
+    """Memory outside the plan's arena, by graph input and output."""
     number: int = field(default_factory=lambda: next(_NUMBERS))
     """Different for all bodies."""
 
@@ -173,7 +173,7 @@ def _changed(draft: Draft) -> list[int]:
 
 
 def _passed_on(draft: Draft) -> set[int]:
-    """Return the results for which no node computes a value of their own."""
+    """Return the results for which no node computes a value."""
     seen: set[int] = set()
     found = set()
     for at, value in enumerate(draft.results):
@@ -246,7 +246,7 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-# -- sharing of memory outside --------------------------------------------------------------
+# -- sharing memory outside ------------------------------------------------------------------
 
 
 def may_replace(graph: Graph, plan: Plan, old: int, new: int) -> bool:
@@ -391,7 +391,7 @@ def _may_take(body: Body, operand: int, result: int) -> bool:
 
 
 def describe(node: Node) -> dict[str, Any]:
-    """Return what a node runs, for reports: bodies with nodes and bytes."""
+    """Return a description of a node's bodies, for reports: nodes and bytes."""
     return {
         "node": node.name,
         "op": node.op,

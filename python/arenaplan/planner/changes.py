@@ -12,7 +12,7 @@ from arenaplan._core import Live, PlacedWorkspace, Placement, Plan
 from arenaplan.base.errors import BaselineError, InvalidOption
 
 PlanSource: TypeAlias = "Plan | str | os.PathLike[str] | Mapping[str, Any]"
-"""A plan, the path of its file, or a report of a plan."""
+"""A plan, the path of a plan file, or a plan report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class SpaceChange:
-    """The arena of one space, before and after; absent is 0 bytes."""
+    """A space's arena, before and after; absent is 0 bytes."""
 
     name: str
     before: int
@@ -62,7 +62,7 @@ class Diff:
 
     spaces: tuple[SpaceChange, ...]
     changes: tuple[Change, ...]
-    """Largest first, by bytes of the larger side."""
+    """Largest first, by bytes on the larger side."""
 
     @property
     def grew(self) -> tuple[SpaceChange, ...]:
@@ -72,12 +72,12 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The arenas of one plan, and the place of each value and workspace in them, by name."""
+    """A plan's arenas, and the place of each value and workspace, by name."""
 
     model: str
     target: str
     arenas: Mapping[str, int]
-    """Bytes of the arena of each space; buffers of the caller are none."""
+    """Arena bytes by space; the caller's buffers are left out."""
     places: Mapping[str, Place]
     live: Mapping[str, tuple[int, ...]]
     """Live bytes in each step, by space."""
@@ -85,14 +85,14 @@ class Layout:
     @classmethod
     def of(cls, source: PlanSource) -> Layout:
         """
-        Return the layout of a plan, of its file, or of a report from :func:`report_of`.
+        Return the layout of a plan, a plan file, or a report from :func:`report_of`.
 
         Raises
         ------
         BaselineError
-            If a mapping is no report.
+            If a mapping is not a report.
         PlanError, OSError
-            If the file is no plan, or cannot be read.
+            If the file is not a plan, or cannot be read.
         """
         if isinstance(source, (str, os.PathLike)):
             source = Plan.load(source)
@@ -111,16 +111,15 @@ def diff(before: PlanSource, after: PlanSource) -> Diff:
     Parameters
     ----------
     before, after : Plan, path or mapping
-        Plans, files of plans, or reports of plans from :func:`report_of`. Values are the same if
-        their names are.
-        The plans may be of different models.
+        Plans, plan files, or plan reports from :func:`report_of`. Values with equal names are the
+        same. The plans may be for different models.
 
     Raises
     ------
     BaselineError
-        If a mapping is no report.
+        If a mapping is not a report.
     PlanError, OSError
-        If a file is no plan, or cannot be read.
+        If a file is not a plan, or cannot be read.
 
     Examples
     --------
@@ -208,7 +207,7 @@ def _word(text: object) -> str:
 
 
 def _number(number: object) -> int:
-    """Return a number of bytes in a report."""
+    """Return a byte count from a report."""
     if type(number) is not int or not 0 <= number < 1 << 64:
         raise ValueError(f"{number!r} is no number of bytes")
     return number

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 def kept_labels(graph: Graph, labels: Mapping[int, str], plan: Plan) -> tuple[str, ...]:
     """
-    Return labels of values of the forward pass that a schedule still reads behind it.
+    Return labels of forward values that a schedule still reads after the forward pass.
 
-    A value without a label counts as its nearest ancestors that have one.
+    A value without a label counts as the nearest labeled ancestors.
 
     Parameters
     ----------
     graph : Graph
         A training step.
     labels : mapping
-        Labels of values of the forward pass.
+        Labels by forward value.
     plan : Plan
-        A plan of the graph.
+        A plan for the graph.
     """
     runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
     order = [runs.nodes[index] for index in plan.order]

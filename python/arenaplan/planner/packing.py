@@ -35,7 +35,7 @@ class Buffer:
     alignment : int
         Number that divides the offset; need not be a power of two.
     offset : int, optional
-        Offset that the buffer must have.
+        Required offset.
     hint : int, optional
         Offset that is tried first.
     gaps : sequence of tuple
@@ -46,9 +46,9 @@ class Buffer:
     group : hashable, optional
         Buffers in the same group have the same offset.
     space : str, optional
-        Name of a space in the problem; by default the first space.
+        Name of the buffer's space; by default the first space.
     spaces : sequence of str
-        In place of ``space``: names of the spaces that the buffer may be in. The search chooses;
+        In place of ``space``: names of the permitted spaces. The search chooses;
         ``Packing.buffer_spaces`` has the choice.
     name : str
         For people.
@@ -84,7 +84,7 @@ class Repacking:
     packing : Packing
         The packing.
     moved : list of int
-        Positions of the buffers that are not at the old offsets.
+        Indices of the buffers that are not at the old offsets.
     peak_of_staying : int
         Peak if only buffers move that must. Staying costs the difference to the packing's peak.
     """
@@ -304,7 +304,7 @@ Described = tuple[str, int | None, int, list[Range]]
 
 
 def describe(space: Space, reserved: Iterable[Range]) -> Described:
-    """Return a space as the core reads it: name, capacity, alignment and reserved bytes."""
+    """Return a space in the core's form: name, capacity, alignment and reserved bytes."""
     capacity = check_capacity(space.capacity)
     alignment = 1 if space.alignment is None else space.alignment
     if not 0 < alignment <= 1 << 62:
@@ -490,7 +490,7 @@ def _plain(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def _pair(index: int, pair: Sequence[int]) -> Range:
-    """Return a live range of steps of any size."""
+    """Return a live range with steps of any size."""
     if len(pair) != 2:
         raise fault(
             "InvalidLiveRange",
@@ -567,7 +567,7 @@ def _reserved(zone: Range) -> Range:
 
 
 def _pairs(pairs: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-    """Return pairs of buffer positions."""
+    """Return pairs of buffer indices."""
     each = []
     for pair in pairs:
         if len(pair) != 2:

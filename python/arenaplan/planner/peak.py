@@ -1,4 +1,4 @@
-"""What a plan holds at one step: a list whose bytes sum to the live bytes of the step."""
+"""Values that a plan holds at one step: a list whose bytes sum to the step's live bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arenaplan.graph.graph import Graph
 
 def union(ranges: Iterable[tuple[int, int]]) -> int:
     """
-    Return the number of bytes in some ranges of addresses; bytes in several count once.
+    Return the number of bytes in some address ranges; bytes in several ranges count once.
 
     Examples
     --------
@@ -34,24 +34,25 @@ class Held(NamedTuple):
     offset: int
     bytes: int
     counted: int
-    """Bytes that it adds to those before it, rounded up as the plan does. Values that share bytes
-    count once: these numbers sum to the live bytes of the step."""
+    """Bytes that the value adds to the values before, rounded up as in the plan. Values that share
+    bytes count once: these numbers sum to the step's live bytes.
+    """
 
 
 def held_at(plan: Plan, step: int, graph: Graph | None = None, step_name: str = "") -> list[Held]:
     """
-    Return what is live in the arenas at a step, by space and offset.
+    Return the live values in the arenas at a step, by space and offset.
 
     Parameters
     ----------
     plan : Plan
         The plan.
     step : int
-        Position of the step.
+        Index of the step.
     graph : Graph, optional
-        The graph as the target of the plan sees it.
+        The graph in the view of the plan's target.
     step_name : str, optional
-        Name of the step, for scratch buffers; by default that of its last node, if it is known.
+        Name of the step, for scratch buffers; by default the last node's name, if known.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """
 The options of a plan: one table from which signatures, the command line and docs follow.
 
-A field of :class:`PlanOptions` carries its type and its help text. ``None`` stands for the
-default of the target.
+A field of :class:`PlanOptions` carries its type and help text. ``None`` stands for the target's
+default.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_SLOWDOWN = 1e6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanOptions:
-    """The options of :func:`arenaplan.plan`; every field has a default."""
+    """The options for :func:`arenaplan.plan`; every field has a default."""
 
     target: Annotated[
         str | Target | None,
@@ -126,17 +126,17 @@ class PlanKeywords(TypedDict, total=False):
 
 @cache
 def _hints() -> dict[str, Any]:
-    """Return the annotations of the fields of :class:`PlanOptions`."""
+    """Return the annotations of :class:`PlanOptions` fields."""
     return get_type_hints(PlanOptions, include_extras=True)
 
 
 def option_help(name: str) -> str:
-    """Return the help text of an option."""
+    """Return an option's help text."""
     return str(_hints()[name].__metadata__[0])
 
 
 def option_choices(name: str) -> tuple[str, ...]:
-    """Return the names that an option may have; empty if they cannot be listed."""
+    """Return the permitted names of an option; empty if the names cannot be listed."""
     type_ = _hints()[name].__origin__
     literals = [each for each in (type_, *get_args(type_)) if get_origin(each) is Literal]
     return get_args(literals[0]) if literals else ()
@@ -149,7 +149,7 @@ def resolve(options: PlanOptions | None, overrides: PlanKeywords) -> PlanOptions
     Raises
     ------
     InvalidOption
-        If there is no option of a name.
+        If an option name is unknown.
     """
     known = {each.name for each in fields(PlanOptions)}
     if not isinstance(options, PlanOptions | None):
@@ -183,14 +183,14 @@ def target_of(options: PlanOptions, default: str) -> Target:
 
 def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
     """
-    Return options as the core reads them: None is the target's default.
+    Return options in the core's form: None is the target's default.
 
     Raises
     ------
     SizeError
-        If a number cannot be an alignment or a number of bytes.
+        If a number cannot be an alignment or a byte count.
     InvalidOption
-        If there are a budget and spaces, which have sizes of their own.
+        If both a budget and spaces are given: spaces have capacities.
     """
     if options.budget is not None and options.spaces is not None:
         raise InvalidOption("option budget: the spaces have sizes of their own")
@@ -218,7 +218,7 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
 
 
 def _checked_switch(given: object, name: str) -> bool:
-    """Refuse what is neither true nor false: any text would count as true."""
+    """Refuse values other than ``True`` and ``False``: any text would count as true."""
     if not isinstance(given, bool):
         raise InvalidOption(f"option {name}: {given!r} is neither True nor False")
     return given
@@ -245,14 +245,14 @@ def slowdown_of(options: PlanOptions) -> float:
 
 def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] | None:
     """
-    Return the techniques that ``optimize`` names; None for all that the target honors.
+    Return the techniques that ``optimize`` names; None for all techniques of the target.
 
-    A name after ``-`` leaves a technique out of those before it.
+    A name after ``-`` removes a technique from the techniques before.
 
     Raises
     ------
     InvalidOption
-        If there is no technique of a name.
+        If a technique name is unknown.
 
     Examples
     --------
@@ -279,14 +279,14 @@ def technique_names(optimize: str | Iterable[str], target: Target) -> list[str] 
 
 
 def _meant(name: object, known: Sequence[str]) -> str:
-    """Return the end of a message about a name that is not known."""
+    """Return the end of a message about an unknown name."""
     near = did_you_mean(name, known) if isinstance(name, str) else ""
     return near or f"; there are {', '.join(known)}"
 
 
 def keeps_order(optimize: str | Iterable[str]) -> bool:
     """
-    Return whether ``optimize`` leaves the order of the nodes as it is given.
+    Return whether ``optimize`` keeps the given node order.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def keeps_order(optimize: str | Iterable[str]) -> bool:
 
 
 def checked_alignment(alignment: int) -> int:
-    """Refuse anything but a power of two of 64 bits."""
+    """Refuse anything but a 64-bit power of two."""
     alignment = whole_number(alignment, "alignment")
     if alignment <= 0 or alignment >= 1 << 64:
         raise fault("InvalidAlignment", f"alignment {alignment} is not a power of two up to 2^62")
@@ -306,7 +306,7 @@ def checked_alignment(alignment: int) -> int:
 
 
 def checked_budget(budget: int | str | None) -> int | None:
-    """Return a number of bytes or the bytes of a size; refuse anything else."""
+    """Return a byte count, from a number or a size; refuse anything else."""
     if budget is None:
         return None
     number = size_of(budget, "budget")
@@ -325,12 +325,12 @@ def _checked_workers(workers: int) -> int:
 
 def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int | None, int, int]]:
     """
-    Return memories as the core takes them, with every default filled in.
+    Return memories in the core's form, with every default filled in.
 
     Raises
     ------
     InvalidOption, SizeError
-        If there is no space, or a number of one cannot be what it is meant to be.
+        If there is no space, or a number in a space is out of range.
     """
     if not spaces:
         raise InvalidOption("option spaces: there is none")
@@ -360,7 +360,7 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
 
 def targets() -> list[Target]:
     """
-    Return the targets that are known, those that can do most first.
+    Return the known targets, the most able first.
 
     Examples
     --------
@@ -372,7 +372,7 @@ def targets() -> list[Target]:
 
 
 def _documented() -> str:
-    """Return the docstring of :class:`PlanOptions`, with a row per field."""
+    """Return the docstring for :class:`PlanOptions`, with a row per field."""
     rows = []
     for each in fields(PlanOptions):
         type_, help_ = get_args(_hints()[each.name])

@@ -66,8 +66,8 @@ def plan(
         node's time is the number of bytes that the node touches.
     recompute : str or int, optional
         Lets pure nodes run again. Arena bytes, such as ``"512MiB"``: the least extra work within
-        these bytes. A part of the work, such as ``"5%"``: the fewest bytes with so much
-        extra work. ``"sqrt-n"`` or ``"mxnet-mirror"``: what the strategy with this name repeats.
+        these bytes. A fraction of the work, such as ``"5%"``: the fewest bytes with so much extra
+        work. ``"sqrt-n"`` or ``"mxnet-mirror"``: the repetitions of the strategy with this name.
         Bytes include any planned scratch memory. Each step then runs a single node, and
         :attr:`Plan.schedule`, :attr:`Plan.extra_cost` and :attr:`Plan.extra_bound` tell about the
         extra work.
@@ -99,7 +99,7 @@ def plan(
     CapacityExceeded
         If the arena does not fit ``budget``; the exception's ``plan`` is the best found.
     SpacesExceeded
-        If the values do not fit ``spaces``; the exception says which values, and at which step.
+        If the values do not fit ``spaces``; the exception names the values and the step.
     PartOfModel
         If there is a budget, and the graph is only a part of the model; the exception's ``plan`` is
         for the part.
@@ -285,7 +285,7 @@ class Goal(NamedTuple):
     number: int = 0
     """Bytes, or millionths of the work."""
     name: str = ""
-    """Name of the strategy."""
+    """Strategy name."""
 
 
 def goal_of(recompute: str | int) -> Goal:
@@ -308,9 +308,9 @@ class Point(NamedTuple):
     """A plan's bytes and seconds."""
 
     bytes: int
-    """Bytes of the arena."""
+    """Arena bytes."""
     seconds: float | None
-    """Estimated seconds of one run; ``None`` without a backend."""
+    """Estimated seconds per run; ``None`` without a backend."""
 
 
 class _Memories(NamedTuple):
@@ -338,8 +338,8 @@ def plan_together(
         Models, or alternative branches.
     together : {"never-together", "concurrent"}
         Whether the graphs run one after the other, in any order, or at the same time. If graphs
-        never run together, only states survive another graph's run: take the outputs away
-        before, and write the inputs afterwards.
+        never run together, only states survive another graph's run: take the outputs away before,
+        and write the inputs afterwards.
     options : PlanOptions, optional
         Options for every plan; the budget is for the shared arena. The default target is the
         graphs' common target, or ``"nodes"`` if the targets differ. With workspaces, every node
@@ -400,16 +400,16 @@ def plan_together(
 
 
 class Explanation(NamedTuple):
-    """What each technique saves: every point belongs to a plan which :func:`plan` makes."""
+    """Bytes that each technique saves: every point belongs to a plan by :func:`plan`."""
 
     plan: Plan
     """The plan that the given options make."""
     without: Point
     """Without any technique."""
     levels: dict[str, Point]
-    """With each technique added to those before it."""
+    """Points as techniques are added one after the other."""
     switched: dict[str, Point]
-    """For each technique, if it alone were switched the other way."""
+    """For each technique, the point if the technique alone were switched."""
     points: tuple[Point, ...]
     """The plans tried for ``plan`` that no other plan beats in both bytes and time."""
 
@@ -434,7 +434,7 @@ def explain(
     **overrides: Unpack[PlanKeywords],
 ) -> Explanation:
     """
-    Return what each technique saves for ``graph``.
+    Return the bytes that each technique saves for ``graph``.
 
     Parameters
     ----------
@@ -453,8 +453,8 @@ def explain(
     Returns
     -------
     Explanation
-        A plan, with bytes and times for other technique choices. ``plan.floor`` is a lower
-        bound for all orders of any steps that were tried.
+        A plan, with bytes and times for other technique choices. ``plan.floor`` is a lower bound
+        for all orders of any tried steps.
 
     Raises
     ------
@@ -503,7 +503,7 @@ def explain(
 
 
 def _checked_steps(steps: Sequence[Sequence[int]], graph: Graph) -> list[list[int]]:
-    """Return steps as lists, refusing what is no position of a node."""
+    """Return steps as lists; refuse entries that are not node positions."""
     wanted = []
     for step in elements_of(steps, "option steps"):
         nodes = [
@@ -518,7 +518,7 @@ def _checked_steps(steps: Sequence[Sequence[int]], graph: Graph) -> list[list[in
 
 
 def _checked_strips(strips: Sequence[Strips]) -> list[Strips]:
-    """Return strips as a list, refusing what is none."""
+    """Return strips as a list; refuse entries that are not strips."""
     each = elements_of(strips, "option strips")
     for one in each:
         if not isinstance(one, Strips):

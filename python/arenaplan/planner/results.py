@@ -1,4 +1,4 @@
-"""The results of planning, which are written in Rust, and the schemas of their files."""
+"""The planning results, which are written in Rust, and the schemas of their files."""
 
 from __future__ import annotations
 

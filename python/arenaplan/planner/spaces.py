@@ -1,4 +1,4 @@
-"""Several memories: their capacities and costs, and the homes of values."""
+"""Several memories: capacities, costs, and the spaces that values are pinned to."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
 ARENA: Final = "arena"
-"""Name of the memory of a plan that has one, unless it is given another name."""
+"""Default name of the only memory in a plan."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Space:
     """
-    One memory that a plan may use.
+    A memory that a plan may use.
 
     Attributes
     ----------
     name : str
         For people, and for pins.
     capacity : int, optional
-        Bytes that it holds, given as a number or as ``"64KiB"``; unlimited if left out.
+        Capacity in bytes, a number or ``"64KiB"``; unlimited by default.
     cost : int, optional
-        Cost of reading or writing one byte, in any unit that all spaces share. By
-        default the position among the spaces: 0 for the first one, which is the fastest.
+        Cost to read or write one byte, in any unit that all spaces share. By default the position
+        among the spaces: 0 for the first space, which is the fastest.
     alignment : int, optional
-        Power of two that divides every offset in it; by default that of the plan. In a
+        Power of two that divides every offset in the space; by default the plan's alignment. In a
         :class:`Problem`, any number.
 
     Examples
@@ -62,9 +62,10 @@ class Space:
 
 def parse_spaces(text: str) -> list[Space]:
     """
-    Return the spaces that a text such as ``sram=64KiB,psram=8MiB@3`` stands for.
+    Return the spaces in a text such as ``sram=64KiB,psram=8MiB@3``.
 
-    After ``@`` comes the cost of moving a byte. A size alone is that of the only memory, the arena.
+    The number after ``@`` is the cost to move a byte. A size alone describes the only memory, the
+    arena.
 
     >>> parse_spaces("sram=64K,psram=8M@3")[1]
     Space(name='psram', capacity=8388608, cost=3, alignment=None)
@@ -98,15 +99,15 @@ def homes_of(
     graph: Graph, spaces: Sequence[Space], pins: Mapping[str, str]
 ) -> list[tuple[int, int]]:
     """
-    Return which values may be in which space only, by index.
+    Return the values that are pinned to a space, with the space, by index.
 
-    ``pins`` maps patterns of names, as shells know them (``*``, ``?``, ``[abc]``), to names
-    of spaces; of several that fit a value the last one counts.
+    ``pins`` maps name patterns, as in shells (``*``, ``?``, ``[abc]``), to space names; of several
+    patterns that fit a value the last counts.
 
     Raises
     ------
     InvalidOption
-        If a pattern fits no value, or a space is not there.
+        If a pattern fits no value, or a space is unknown.
     """
     position = {space.name: index for index, space in enumerate(spaces)}
     homes: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Spilled values: those in slower memory than the fastest one, with reasons and cost."""
+"""Spilled values: values in slower memory than the fastest, with reasons and cost."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from arenaplan.planner.spaces import Space, homes_of
 @dataclass(frozen=True, slots=True)
 class Spilled:
     """
-    A value in a slower memory than the fastest one.
+    A value in a slower memory than the fastest.
 
     Attributes
     ----------
     name : str
-        Name of the value.
+        Value name.
     space : str
-        Where it is.
+        Name of the slower memory.
     size : int
-        Its bytes.
+        The value's bytes.
     moved : int
-        Bytes of it that nodes read and write in one run.
+        Bytes that nodes read and write per run.
     cost : int
         Extra cost compared with the fastest memory.
     reason : str
-        Why it is not there.
+        Reason why the value is not in the fastest memory.
     """
 
     name: str
@@ -51,7 +51,7 @@ def spilled(
     Parameters
     ----------
     graph : Graph, path or bytes
-        The graph that was planned, or its model as for :func:`load`.
+        The planned graph, or its model as for :func:`load`.
     plan : Plan
         A plan with several spaces.
     pins : mapping of str to str, optional
@@ -86,7 +86,7 @@ def spilled(
     rows = []
     for members in _buffers(plan):
         place = placements[members[0]]
-        # Buffers of the caller are behind the spaces, and have no cost.
+        # The caller's buffers are behind the spaces, and have no cost.
         is_inside = place is not None and place.space < len(costs)
         if place is None or not is_inside or costs[place.space] <= costs[fastest]:
             continue
@@ -146,7 +146,7 @@ def _largest_gap(plan: Plan, space: int, capacity: int, first: int, last: int) -
 
 
 def _buffers(plan: Plan) -> Iterator[list[int]]:
-    """Yield the values of a plan, those together that share bytes on purpose."""
+    """Yield a plan's values, grouped by bytes that are shared on purpose."""
     leader = {index: index for index, place in enumerate(plan.placements) if place is not None}
 
     def find(index: int) -> int:

@@ -16,11 +16,11 @@ import numpy as np
 
 
 class Writer(Protocol):
-    """What a formula knows about the element type, the attributes and the text around."""
+    """The facts that a formula needs about the element type, the attributes and the text around."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the result."""
+        """The result type."""
 
     @property
     def type(self) -> str:
@@ -30,16 +30,16 @@ class Writer(Protocol):
         """Return a call to a C math function, in the precision of the result."""
 
     def literal(self, number: float, /) -> str:
-        """Return a number as text of the result's type."""
+        """Return a number as text in the result type."""
 
     def attribute(self, name: str, default: Any, /) -> Any:
         """Return an attribute, with text as ``str``."""
 
     def number(self, name: str, default: float, /) -> str:
-        """Return a numeric attribute as text of the result's type."""
+        """Return a numeric attribute as text in the result type."""
 
     def let(self, expression: str, /) -> str:
-        """Name an expression of the result's type, and return the name."""
+        """Name an expression in the result type, and return the name."""
 
 
 Formula: TypeAlias = Callable[[Writer, str], str]
@@ -158,18 +158,18 @@ UNARY: Final[dict[str, Formula]] = {
     "Swish": _swish,
     "ThresholdedRelu": lambda w, x: f"({x} > {w.number('alpha', 1.0)} ? {x} : {w.literal(0)})",
 }
-"""By operator: the formula of one operand."""
+"""For each operator: the formula for one operand."""
 INTEGERS: Final = ("Abs", "Neg", "Relu", "Sign")
 """Operators whose formulas are right for integers, too."""
 
 
 def greater(a: str, b: str) -> str:
-    """Return the greater operand; a NaN of either operand stays."""
+    """Return the greater operand; a NaN in either operand stays."""
     return f"({a} > {b} || {a} != {a}) ? {a} : {b}"
 
 
 def less(a: str, b: str) -> str:
-    """Return the lesser operand; a NaN of either operand stays."""
+    """Return the lesser operand; a NaN in either operand stays."""
     return f"({a} < {b} || {a} != {a}) ? {a} : {b}"
 
 
@@ -179,6 +179,6 @@ def add(a: str, b: str) -> str:
 
 
 ARITHMETIC: Final = {"Add": "+", "Sub": "-", "Mul": "*"}
-"""Operators of two operands that C has, too."""
+"""Operators with two operands that C has, too."""
 FOLDS: Final = {"Max": greater, "Min": less, "Sum": add}
-"""Operators of any number of operands, by the formula of two; a NaN stays."""
+"""Operators with any number of operands, by the formula for two; a NaN stays."""

@@ -1,4 +1,4 @@
-"""Memory and queues of runs, which are written in Rust."""
+"""Memory and queues for runs, written in Rust."""
 
 from __future__ import annotations
 

@@ -11,14 +11,15 @@ use crate::plan::ShareRule;
 struct OverlapCandidate {
     overlap: Overlap,
     value: ValueId,
-    /// Bytes from the start of the output to that of the input.
+    /// Bytes from the output's start to the input's start.
     distance: u64,
     /// Bytes that both have.
     saved: u64,
 }
 
 impl ClassBuilder<'_> {
-    /// Lets the output of a node overlap the dying input with which it then shares most bytes.
+    /// Lets the output of a node overlap the dying input that then shares most bytes with the
+    /// output.
     pub(super) fn overlap(&mut self, step: Step, id: NodeId) {
         let node = self.graph.node(id);
         let overlaps = self.graph.overlaps(id);
@@ -28,7 +29,7 @@ impl ClassBuilder<'_> {
         if self.is_view[output.index()] {
             return;
         }
-        // Both are aligned as their space is.
+        // Input and output are aligned as their space.
         let space = self.graph.space(self.graph.value(output).space());
         let alignment = self.rules.alignment.max(space.alignment());
         let candidates = overlaps.iter().filter_map(|&overlap| {

@@ -1,4 +1,4 @@
-//! Values that replace an input or a state at its address.
+//! Values that replace an input or a state at the same address.
 
 use alloc::vec;
 
@@ -7,10 +7,11 @@ use crate::base::{NodeId, Step};
 use crate::plan::ShareRule;
 
 impl ClassBuilder<'_> {
-    /// Puts each value that replaces an input or state into the bytes of that one.
+    /// Puts each value that replaces an input or state into the bytes of that input or state.
     ///
-    /// The graph makes the producer run after the other readers of the previous content, and lets
-    /// the producer take over the content if it reads it. So the two agree in every order.
+    /// The graph makes the producer run after all other readers of the previous content. A producer
+    /// that reads the content may take over its bytes. So the input and the new value agree in
+    /// every order.
     pub(super) fn link_write_backs(&mut self, order: &[NodeId]) {
         if self.graph.write_backs().is_empty() {
             return;
@@ -27,7 +28,7 @@ impl ClassBuilder<'_> {
             if made == home {
                 continue;
             }
-            // The two are at one address, so the pin of one is that of both, unless both have one.
+            // Both values have one address, so either pin counts for both, unless both have pins.
             let pins = [home, made].map(|class| self.class(class).pin);
             for (class, pin) in [made, home].into_iter().zip(pins) {
                 let class = self.classes[class].as_mut();

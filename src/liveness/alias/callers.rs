@@ -7,8 +7,8 @@ use crate::base::{NodeId, Step, ValueId};
 use crate::graph::ValueKind;
 use crate::plan::{InputMemory, OutputMemory};
 
-/// Most values that are looked at to fill the caller's buffers: each is compared with all that
-/// are in them already.
+/// Most values that are tried in the caller's buffers: each is compared with all values in a
+/// buffer.
 const MOST_FILLED: usize = 2_000;
 
 impl ClassBuilder<'_> {
@@ -17,12 +17,13 @@ impl ClassBuilder<'_> {
         let kind = self.graph.value(id).kind();
         let is_input = self.rules.inputs == InputMemory::Caller && kind == ValueKind::Input;
         let is_output = self.rules.outputs == OutputMemory::Caller && self.is_output[id.index()];
-        // States stay in the arena from one run to the next, and so does a value that replaces one.
+        // States stay in the arena from one run to the next, and so does a value that replaces a
+        // state.
         is_input || is_output && kind != ValueKind::State && self.home[id.index()].is_none()
     }
 
-    /// Returns whether two classes together are no larger than the caller's buffer of one of them,
-    /// if one has such a buffer.
+    /// Returns whether two classes together are no larger than the caller's buffer, if either class
+    /// has such a buffer.
     pub(super) fn owners_agree(&self, from: &DraftClass, into: &DraftClass, shift: i128) -> bool {
         let (owner, moved) = match (from.owner, into.owner) {
             (None, None) => return true,
@@ -40,8 +41,8 @@ impl ClassBuilder<'_> {
         is_aligned && start <= first && into.span.1.max(from.span.1 + shift) <= end
     }
 
-    /// Lets values in the caller's buffers take over dying inputs, and those inputs their own,
-    /// from the end to the beginning.
+    /// Lets values in the caller's buffers take over dying inputs, and those inputs their own
+    /// inputs, from the end to the beginning.
     pub(super) fn fill_buffers(&mut self, order: &[NodeId]) {
         let members = self.classes.iter().flatten().filter(|class| class.owner.is_some());
         let members = members.flat_map(|class| class.members.iter().map(|member| member.value));

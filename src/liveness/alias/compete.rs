@@ -7,16 +7,16 @@ use core::cmp::Reverse;
 use super::ClassBuilder;
 use crate::base::{NodeId, Step, ValueId};
 
-/// Most outputs of a node among which inputs are exchanged; more outputs choose one by one.
+/// Nodes with more outputs choose inputs one output after the other, without exchanges.
 const MOST_EXCHANGED: usize = 64;
 
-/// Returns, for each output, the input that it takes over, so that the outputs with an input
-/// have most bytes in total.
+/// Returns for each output the input to take over, such that the outputs with an input have most
+/// bytes in total.
 ///
-/// `sizes` are the bytes of the outputs, `candidates` the inputs that each may take over, the
-/// preferred ones first. Sets of outputs that can all have an input are the independent sets of
-/// a transversal matroid (Edmonds and Fulkerson 1965), so the outputs are matched greedily in
-/// descending order of size, each along an augmenting path.
+/// `sizes` are the output bytes; `candidates` are the inputs that each output may take over,
+/// preferred inputs first. Output sets that can all have an input are the independent sets in a
+/// transversal matroid (Edmonds and Fulkerson 1965), so outputs are matched greedily, the largest
+/// first, each along an augmenting path.
 pub(crate) fn matched(sizes: &[u64], candidates: &[Vec<ValueId>]) -> Vec<Option<ValueId>> {
     let mut outputs: Vec<usize> = (0..sizes.len()).collect();
     outputs.sort_by_key(|&output| Reverse(sizes[output]));
@@ -34,8 +34,7 @@ pub(crate) fn matched(sizes: &[u64], candidates: &[Vec<ValueId>]) -> Vec<Option<
     taken
 }
 
-/// Finds an input for `output` by moving outputs that have one to other inputs, if that can be
-/// done.
+/// Finds an input for `output`, if possible, by moving other outputs to other inputs.
 fn exchange(
     output: usize,
     candidates: &[Vec<ValueId>],
@@ -51,7 +50,7 @@ fn exchange(
             }
             reached.insert(input, next);
             let Some(&owner) = owners.get(&input) else {
-                // Every output on the way hands its input to the one before it.
+                // Every output on the path hands its input to the previous output.
                 let mut last = Some(input);
                 while let Some(input) = last {
                     let to = reached[&input];

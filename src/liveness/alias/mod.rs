@@ -1,5 +1,5 @@
-//! Which values share their bytes: views, pieces of larger values, and outputs in place of
-//! dying inputs, or at a distance over them.
+//! Values that share bytes: views, pieces of larger values, and outputs in place of dying inputs or
+//! at a distance over inputs.
 
 mod alias_overlap;
 mod alias_write_back;
@@ -20,7 +20,7 @@ use crate::plan::{InputMemory, OutputMemory, Share, ShareRule};
 /// Most value pairs that are compared in one graph. Past the limit, values get separate bytes.
 const MOST_COMPARISONS: usize = 100_000_000;
 
-/// Largest alignment of an element, in bytes: no processor asks for more.
+/// Largest alignment of an element in bytes; no processor asks for more.
 const MOST_ELEMENT_ALIGNMENT: u64 = 16;
 
 /// A value in an alias class.
@@ -37,15 +37,15 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AliasClass {
-    /// The values, in order of birth.
+    /// The values, by birth.
     pub members: Vec<Member>,
-    /// From the first birth of a member to the last death.
+    /// From the first birth to the last death of members.
     pub live: LiveRange,
-    /// The strictest alignment of a member.
+    /// The strictest member alignment.
     pub alignment: Alignment,
     /// The memory that holds all members.
     pub space: SpaceId,
-    /// Offset of a pinned class.
+    /// A pinned class's offset.
     pub pin: Option<u64>,
     /// The value whose buffer the caller brings; `None` if the class is in the arena.
     pub owner: Option<ValueId>,
@@ -60,19 +60,20 @@ pub struct AliasRules {
     /// Whether values may be pieces of larger values: operands in a concatenation, slices in the
     /// source.
     pub elision: bool,
-    /// Whether an output may take over the bytes of a dying input.
+    /// Whether an output may take over a dying input's bytes.
     pub in_place: bool,
     /// Whether a takeover needs equal sizes.
     pub same_size: bool,
     /// The memory of graph inputs, and whether outputs may take over that memory.
     pub inputs: InputMemory,
-    /// The memory of graph outputs.
+    /// The memory for graph outputs.
     pub outputs: OutputMemory,
-    /// Alignment of classes, and of the distance at which an output overlaps an input.
+    /// Alignment of classes, and the unit for the distance between an output and an overlapped
+    /// input.
     pub alignment: Alignment,
 }
 
-/// One decision to let an output share the bytes of an input.
+/// A decision to let an output share an input's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Merge {
@@ -85,9 +86,9 @@ pub struct Merge {
 /// A partition of the values in the arena: values in one class share bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AliasClasses {
-    /// Classes in the arena, then those in the caller's memory.
+    /// Classes in the arena, then classes in the caller's memory.
     classes: Vec<AliasClass>,
-    /// Number of classes in the arena.
+    /// Count of classes in the arena.
     in_arena: usize,
     /// By value: the class, and the first byte in the class.
     places: Vec<Option<(usize, u64)>>,
@@ -95,7 +96,7 @@ pub struct AliasClasses {
 }
 
 impl AliasClasses {
-    /// Returns the classes that the rules make.
+    /// Returns the alias classes under the given rules.
     ///
     /// First, views are linked: all views of whole inputs, slices and pieces that do not contradict each
     /// other. Two classes join at a distance on two conditions. Members that share a byte must not be live
@@ -107,10 +108,10 @@ impl AliasClasses {
     /// input closest in size, then the input born last. If outputs of one node compete for inputs, the
     /// outputs with the most bytes in total win.
     ///
-    /// A class with a value in the caller's memory belongs to the caller, and holds nothing beyond the
-    /// bytes of that value. A value that would need more, or belongs to two such values, is copied. The
-    /// caller's bytes cost nothing, so outputs there choose first. Among inputs of equal size, such outputs
-    /// take the input born first, which is needed longest.
+    /// A class with a value in the caller's memory belongs to the caller, and holds nothing beyond
+    /// that value's bytes. A value that would need more, or belongs to two such values, is copied.
+    /// The caller's bytes cost nothing, so outputs there choose first. Among inputs of equal size,
+    /// such outputs take the input born first, which is needed longest.
     ///
     /// With `reach`, "later" means later in any order that the graph permits, and no value is a piece of
     /// a larger value.
@@ -177,7 +178,7 @@ impl AliasClasses {
         builder.finish()
     }
 
-    /// Returns every class in the arena, in order of birth.
+    /// Returns every class in the arena, by birth.
     pub fn classes(&self) -> &[AliasClass] {
         &self.classes[..self.in_arena]
     }
@@ -192,8 +193,8 @@ impl AliasClasses {
         self.places[value.index()].map(|(class, _)| class).filter(|&class| class < self.in_arena)
     }
 
-    /// Returns the position of the class of `value` among the classes [of the
-    /// caller](Self::of_caller), if the caller owns the class.
+    /// Returns the position of the class among the classes [of the caller](Self::of_caller), if the
+    /// caller owns the class that holds `value`.
     pub fn caller_class_of(&self, value: ValueId) -> Option<usize> {
         self.places[value.index()].and_then(|(class, _)| class.checked_sub(self.in_arena))
     }
@@ -214,7 +215,7 @@ impl AliasClasses {
     }
 }
 
-/// Iterates over the views of `node`, identity pairs of equal size included.
+/// Iterates over the views by `node`, identity pairs of equal size included.
 fn views<'a>(graph: &'a Graph, node: &'a Node) -> impl Iterator<Item = View> + 'a {
     let identities = node.effects().in_place.iter().filter_map(|pair| {
         let (input, output) = (pair.input, pair.output);
@@ -245,9 +246,9 @@ struct DraftClass {
     /// Members that live longest come last, so searches skip dead members.
     members: Vec<DraftMember>,
     birth: Step,
-    /// The byte range of all members.
+    /// The byte range over all members.
     span: (i128, i128),
-    /// The strictest [alignment](ClassBuilder::alignment) of a member.
+    /// The strictest member [alignment](ClassBuilder::alignment).
     alignment: Alignment,
     space: SpaceId,
     pin: Option<u64>,
@@ -262,19 +263,19 @@ struct ClassBuilder<'a> {
     lifetimes: &'a Lifetimes,
     rules: AliasRules,
     declined: &'a [(NodeId, usize)],
-    /// Reachability of nodes and readers of each value, if every order counts; `None` if only the
-    /// given order counts.
+    /// Node reachability and readers by value, if every order counts; `None` if only the given
+    /// order counts.
     reach: Option<(&'a Reachability, Vec<Vec<NodeId>>)>,
     is_output: Vec<bool>,
     /// By value: the input or state that the value replaces in place.
     home: Vec<Option<ValueId>>,
     /// By value: whether another value replaces the value in place.
     is_overwritten: Vec<bool>,
-    /// By value: a value that contains all bytes of the value.
+    /// For each value: a value that contains all its bytes.
     part_of: Vec<Cell<Option<ValueId>>>,
-    /// By value: whether the value shows bytes of an operand of the producer.
+    /// For each value: whether the value shows an operand's bytes.
     is_view: Vec<bool>,
-    /// By value: whether the value took over an operand of the producer.
+    /// For each value: whether the value took over an operand.
     has_taken: Vec<bool>,
     /// By value: the class, and the first byte there.
     places: Vec<Option<(usize, i128)>>,
@@ -341,8 +342,8 @@ impl<'a> ClassBuilder<'a> {
         self.lifetimes.of(value).expect("a value in the arena has a live range")
     }
 
-    /// Returns the divisor of every offset of a value: the value's alignment, and the element size as far
-    /// as the plan aligns at all.
+    /// Returns the divisor for every offset of a value: the value's alignment, and the element size
+    /// as far as the plan aligns at all.
     fn alignment(&self, id: ValueId) -> Alignment {
         let value = self.graph.value(id);
         let element = Alignment::new((value.dtype().bits() / 8).clamp(1, MOST_ELEMENT_ALIGNMENT));
@@ -420,7 +421,7 @@ impl<'a> ClassBuilder<'a> {
             return false;
         };
         let root = self.root(part);
-        // An operand that is a piece of another value already has neighbors there.
+        // An operand that is a piece of another value has neighbors there already.
         let bytes = |value| self.graph.value(value).bytes();
         if part_class == whole_class || bytes(root) != bytes(part) {
             return false;
@@ -441,7 +442,7 @@ impl<'a> ClassBuilder<'a> {
         true
     }
 
-    /// Lets an output of a node take over a dying input.
+    /// Lets a node's output take over a dying input.
     ///
     /// Among inputs of equal size, `rank` decides which input comes first.
     fn take_over<R: Ord>(
@@ -544,8 +545,8 @@ impl<'a> ClassBuilder<'a> {
             && self.runs_last(id, class)
     }
 
-    /// Returns whether each operand of a node covers some bytes of a class entirely or not at all. A
-    /// runner lends these bytes for writing while the node reads the other operands.
+    /// Returns whether each operand covers some bytes in a class entirely or not at all. A runner
+    /// lends these bytes for writing while the node reads the other operands.
     fn is_lent_apart(&self, node: &Node, class: usize, bytes: &Range<i128>) -> bool {
         node.reads_bytes_of().all(|(_, read)| {
             let Some((_, start)) = self.places[read.index()].filter(|place| place.0 == class)
@@ -592,7 +593,7 @@ impl<'a> ClassBuilder<'a> {
         is_kept || self.is_output[value.index()]
     }
 
-    /// Returns whether all other users of the bytes of `class` run before `id`, in every permitted
+    /// Returns whether all other users of the class's bytes run before `id`, in every permitted
     /// order.
     fn runs_last(&self, id: NodeId, class: &DraftClass) -> bool {
         let Some((reach, readers)) = &self.reach else { return true };
@@ -629,7 +630,7 @@ impl<'a> ClassBuilder<'a> {
             return false;
         }
         self.classes[over].as_mut().expect("the input has a class").users.clear();
-        // Pieces of a large value keep the alignment of that value.
+        // Pieces of a large value keep the large value's alignment.
         let extent = |class: &DraftClass| class.span.1 - class.span.0;
         if extent(self.class(made)) > extent(self.class(over)) && self.fit(over, made, -shift) {
             self.merge(over, made, -shift);
@@ -693,7 +694,7 @@ impl<'a> ClassBuilder<'a> {
     /// chain of concatenations grows by a few members at a time.
     fn merge_smaller(&mut self, from: usize, into: usize, shift: i128) {
         let (moved, stays) = (self.class(from), self.class(into));
-        // The packing aligns the start of the class.
+        // The packing aligns the class start.
         let aligned = |alignment: Alignment| shift.rem_euclid(i128::from(alignment.bytes())) == 0;
         let is_free = aligned(self.rules.alignment)
             && aligned(stays.alignment)
@@ -728,14 +729,14 @@ impl<'a> ClassBuilder<'a> {
         }
     }
 
-    /// Notes that two operands of a node share bytes.
+    /// Records that two operands of a node share bytes.
     fn note(&mut self, step: Step, node: NodeId, input: usize, output: usize, rule: ShareRule) {
         let narrow = |position: usize| u32::try_from(position).expect("positions have 32 bits");
         let share = Share { input: narrow(input), output: narrow(output), rule };
         self.merges.push((step, Merge { node, share }));
     }
 
-    /// Returns the classes with their members counted from the start of each.
+    /// Returns the classes with member offsets relative to the class start.
     fn finish(mut self) -> AliasClasses {
         self.merges.sort_by_key(|&(step, _)| step);
         let mut drafts: Vec<_> = self.classes.into_iter().flatten().collect();

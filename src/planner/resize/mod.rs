@@ -1,8 +1,8 @@
-//! The offsets of a plan, used for a graph with the same nodes and values of other sizes.
+//! Uses the offsets of a plan for a graph with the same nodes and values of other sizes.
 //!
-//! A model with a symbolic dimension is one graph per number bound to it. Most such graphs differ
-//! in sizes alone; then values that are apart at the largest sizes are apart at smaller ones. This
-//! is not assumed: the rules of sharing can depend on sizes, too, so the checker decides.
+//! A model with a symbolic dimension has one graph per bound number. Most such graphs differ in
+//! sizes alone; then values that are apart at the largest sizes are apart at smaller sizes. The
+//! sharing rules can depend on sizes, too, so nothing is assumed: the checker decides.
 
 mod workspaces;
 
@@ -16,11 +16,11 @@ use crate::pack::Status;
 use crate::plan::{Plan, PlanStep, Share, ShareRule, SpacePlan};
 
 impl Plan {
-    /// Returns a plan of `graph` that has the offsets of this one.
+    /// Returns a plan of `graph` that has the offsets of this plan.
     ///
-    /// The graph has the nodes and values of the one that was planned, with sizes of its
-    /// own. Each workspace gets the cheapest size that fits into the bytes it had, or
-    /// moves to where its step leaves room. The result is checked; its lower bound is the bytes that its values hold at one step.
+    /// The graph has the nodes and values of the planned graph, with other sizes. Each workspace
+    /// gets the cheapest size that fits into the planned bytes, or moves to where its step leaves
+    /// room. The result is checked. The lower bound is the bytes that the values hold at one step.
     ///
     /// ```
     /// use arenaplan::{DType, Graph, Node, Planner, Result, Value, ValueKind};
@@ -44,7 +44,7 @@ impl Plan {
     /// # Errors
     ///
     /// - [`PlanMismatch`](Error::PlanMismatch) if the graph has other nodes or values.
-    /// - As [`check`](Self::check), if the offsets do not serve these sizes.
+    /// - As [`check`](Self::check), if the offsets do not fit these sizes.
     pub fn resized(&self, graph: &Graph) -> Result<Self> {
         let same = self.value_count() == graph.values().len()
             && self.step_of.len() == graph.nodes().len()
@@ -74,8 +74,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Lowers the claims of a plan to the bytes that are live at once, of which the plan itself is
-    /// the proof.
+    /// Lowers the claims of a plan to the bytes that are live at once, which the plan proves.
     ///
     /// Workspaces count nothing, for their sizes are a choice.
     fn claim_live_bytes(&mut self) {
@@ -87,10 +86,10 @@ impl Plan {
         self.workspaces = workspaces;
     }
 
-    /// Moves the values that share bytes to the start of views of the new sizes.
+    /// Moves the values that share bytes to the start of views at the new sizes.
     ///
-    /// Of the values that share bytes, the lowest stays. The others keep their distance from the
-    /// lowest one, except views, whose distance is given by the view.
+    /// Of the values that share bytes, the lowest value stays. The others keep the distance from
+    /// the lowest value, except views, whose distance the view gives.
     fn follow_views(&mut self, graph: &Graph) -> Result<()> {
         let mut neighbors: BTreeMap<u32, Vec<(u32, i128)>> = BTreeMap::new();
         for step in &self.steps {
@@ -136,7 +135,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns how far behind its input the output of a share begins.
+    /// Returns the distance from the start of the input to the start of the output in a share.
     fn distance(
         &self,
         graph: &Graph,
@@ -145,7 +144,7 @@ impl Plan {
         input: u32,
         output: u32,
     ) -> Option<i128> {
-        // Nodes that run as one have operands of their own, and no views.
+        // Fused nodes have operands of their own, and no views.
         let views = match (share.rule, step.fused.is_empty()) {
             (ShareRule::View, true) => &*graph.node(NodeId::from(step.node)).effects().views,
             _ => &[],
@@ -182,14 +181,14 @@ impl Plan {
 }
 
 impl SpacePlan {
-    /// Records a lower bound, and its consequence for the bytes of the arena.
+    /// Records a lower bound, and the consequence for the arena bytes.
     fn claim(&mut self, lower_bound: u64) {
         self.lower_bound = lower_bound.min(self.arena_bytes);
         self.status = Status::of(self.arena_bytes, self.lower_bound, self.capacity);
     }
 }
 
-/// Returns the operand at a position, if it is there.
+/// Returns the operand at a position, if any.
 fn operand(operands: &[Option<u32>], position: u32) -> Option<u32> {
     operands.get(usize::try_from(position).ok()?).copied().flatten()
 }

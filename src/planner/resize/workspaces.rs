@@ -1,8 +1,7 @@
-//! Room for the workspaces of other sizes.
+//! Room for workspaces with other sizes.
 //!
-//! The scratch memory of a kernel may grow where its operands shrink, for example with blocks that
-//! do not come out even. So a workspace that outgrows its place, or had none, goes where its step
-//! leaves room.
+//! The scratch memory of a kernel may grow where operands shrink, for example with uneven blocks.
+//! So a workspace without a place, or with too small a place, goes where the step leaves room.
 
 use alloc::{format, vec::Vec};
 
@@ -11,8 +10,8 @@ use crate::graph::{Graph, Workspace};
 use crate::plan::{Plan, ShareRule, WorkspacePlacement, WorkspacePolicy};
 
 impl Plan {
-    /// Gives each workspace the cheapest size that fits into its bytes; else the smallest size, in
-    /// the lowest room of its step.
+    /// Gives each workspace the cheapest size that fits into the planned bytes; else the smallest
+    /// size, in the lowest room of the step.
     pub(super) fn refit_workspaces(&mut self, graph: &Graph) -> Result<()> {
         if self.options.workspace == WorkspacePolicy::None {
             return Ok(());
@@ -22,7 +21,7 @@ impl Plan {
         let repeated = self.repeated();
         for index in 0..graph.nodes().len() {
             let id = NodeId::new(index);
-            // A node in several steps has its scratch memory in the one that it ends.
+            // A node in several steps has scratch memory in the step that the node ends.
             let ends = self.steps[Step::new(self.step_of[index]).index()].node == u32::from(id);
             if !ends && repeated.binary_search_by_key(&id, |&(node, _)| node).is_ok() {
                 continue;
@@ -54,7 +53,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the workspaces that `node` needs in the way in which the plan runs it.
+    /// Returns the workspaces that `node` needs in the way in which the plan runs the node.
     fn scratch<'g>(&self, graph: &'g Graph, node: NodeId) -> &'g [Workspace] {
         let step = &self.steps[Step::new(self.step_of[node.index()]).index()];
         let overlaps = step.shares.iter().any(|share| share.rule == ShareRule::Overlap);
@@ -64,8 +63,8 @@ impl Plan {
         graph.node(node).effects().scratch(overlaps)
     }
 
-    /// Returns the lowest offset at which a workspace overlaps no value in `alive` and no
-    /// other workspace of its step, but for those in `waiting`.
+    /// Returns the lowest offset at which a workspace overlaps no value in `alive` and no other
+    /// workspace in the step, except those in `waiting`.
     fn room(
         &self,
         graph: &Graph,
@@ -117,8 +116,8 @@ impl Plan {
     }
 }
 
-/// Returns a workspace in the cheapest size that fits where one was planned; else in its
-/// smallest size, and that it has no place.
+/// Returns a workspace with the cheapest size that fits into the planned place; else with the
+/// smallest size, and that a place is missing.
 fn refitted(
     node: NodeId,
     slot: u32,

@@ -6,7 +6,7 @@ use super::maker::{Finish, Maker, Timed};
 use crate::base::{NodeId, Result};
 use crate::choose::time::StepWays;
 
-/// Largest number of rounds in which the steps of a plan are taken apart further.
+/// Most rounds in which the steps of a plan are split further.
 pub(super) const ROUNDS: usize = 4;
 
 /// Returns the fewest bytes of a plan that is fast enough; `u64::MAX` if there is no such plan.
@@ -39,7 +39,7 @@ pub(super) fn faster(
         if room >= below {
             break;
         }
-        // Offsets may not be found for all that fits by its size: the next round has more room.
+        // Bytes that fit by size may have no offsets: the next round has more room.
         least = widened(room);
         if let Some(other) = with_ways(maker, &timed, &steps, room)? {
             if other.time() < timed.time() {
@@ -51,7 +51,7 @@ pub(super) fn faster(
     Ok(found)
 }
 
-/// Returns the fewest bytes with which steps are fast enough, or all that are of use.
+/// Returns the fewest bytes in which steps are fast enough, or all useful bytes.
 fn least_room(steps: &[StepWays], least: u64, limit: u64) -> u64 {
     let ways = steps.iter().flat_map(|step| &step.ways);
     let mut sizes: Vec<u64> = ways.map(|way| way.bytes).filter(|&bytes| bytes > least).collect();
@@ -74,8 +74,8 @@ fn least_room(steps: &[StepWays], least: u64, limit: u64) -> u64 {
     sizes[low]
 }
 
-/// Returns a plan whose steps run in the fastest ways that need at most so many bytes; `None` if
-/// that is the plan itself.
+/// Returns a plan whose steps run in the fastest ways within so many bytes; `None` if the result is
+/// the plan itself.
 fn with_ways(
     maker: &Maker<'_, '_>,
     timed: &Timed,

@@ -1,7 +1,7 @@
 //! Plans with the scratch memory of a runner's kernels.
 //!
-//! The scratch memory of a fused group is known only once the group and its overlaps are known. So
-//! a plan without scratch memory, a *draft*, comes first.
+//! The scratch memory of a fused group is known only once the group and the group's overlaps are
+//! known. So a plan without scratch memory, a *draft*, comes first.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use crate::planner::context::Context;
 use crate::planner::stages;
 use crate::planner::steps::{Stepped, plan_after, with_steps};
 
-/// A plan, and the time of each step.
+/// A plan with step times.
 #[derive(Clone, Debug)]
 pub(super) struct Timed {
     pub(super) plan: Plan,
@@ -25,7 +25,7 @@ pub(super) struct Timed {
 }
 
 impl Timed {
-    /// Returns the estimated time of one run.
+    /// Returns the estimated time per run.
     pub(super) fn time(&self) -> u64 {
         self.times.iter().fold(0, |sum, &time| u64::saturating_add(sum, time))
     }
@@ -38,9 +38,10 @@ impl Timed {
 /// How a draft becomes a plan with scratch memory.
 #[derive(Debug)]
 pub(super) struct Finish {
-    /// The steps to run; `None` for those of the draft.
+    /// The steps to run; `None` for the draft's steps.
     pub(super) steps: Option<Vec<Vec<NodeId>>>,
-    /// The last nodes of the steps whose output may overlap an input; `None` for those of the draft.
+    /// The last nodes of the steps whose output may overlap an input; `None` for the draft's
+    /// overlaps.
     pub(super) overlapping: Option<Vec<NodeId>>,
     /// Bytes up to which scratch memory may raise the peak.
     pub(super) room: u64,
@@ -48,7 +49,7 @@ pub(super) struct Finish {
     pub(super) strips: Vec<(NodeId, Strips)>,
 }
 
-/// Makes plans of one graph.
+/// Makes plans for one graph.
 #[derive(Debug)]
 pub(super) struct Maker<'m, 'a> {
     pub(super) context: &'m Context<'a>,
@@ -67,7 +68,7 @@ impl<'m, 'a> Maker<'m, 'a> {
         Ok(Self { context, graph, costs, alignment })
     }
 
-    /// Returns how a draft is finished as it is.
+    /// Returns how to finish a draft unchanged.
     pub(super) fn unchanged(&self, strips: &[(NodeId, Strips)]) -> Finish {
         let optimize = self.context.options.optimize;
         Finish { steps: None, overlapping: None, room: 0, optimize, strips: strips.to_vec() }
@@ -95,7 +96,7 @@ impl<'m, 'a> Maker<'m, 'a> {
         Ok(Rc::new(plan))
     }
 
-    /// Returns the plan of a draft with scratch memory.
+    /// Returns the draft's plan with scratch memory.
     pub(super) fn finish(&self, draft: &Rc<Plan>, finish: Finish) -> Result<Timed> {
         let Finish { steps, overlapping, room, optimize, strips } = finish;
         let steps = steps.unwrap_or_else(|| steps_of(draft));
@@ -112,13 +113,13 @@ impl<'m, 'a> Maker<'m, 'a> {
         Ok(Timed { plan, times, draft: Rc::clone(draft) })
     }
 
-    /// Returns the steps of a plan with the ways to run them.
+    /// Returns the ways to run each step of a plan.
     pub(super) fn ways(&self, timed: &Timed) -> Vec<StepWays> {
         step_ways(self.graph, &timed.plan, &timed.times, self.alignment, self.costs)
     }
 }
 
-/// Returns the nodes of each step.
+/// Returns the nodes by step.
 pub(super) fn steps_of(plan: &Plan) -> Vec<Vec<NodeId>> {
     plan.steps().iter().map(|step| step.nodes().collect()).collect()
 }

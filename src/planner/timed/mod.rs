@@ -1,11 +1,11 @@
-//! Time beside bytes: the least arena of the plans that are fast enough.
+//! Time beside bytes: the least arena among plans that are fast enough.
 //!
-//! A plan with every technique comes first. Where that plan is slower than the limit, each step has
-//! other *ways* to run: with more scratch memory, with the output beside the input in place of over
-//! the input, or taken apart. A way needs some bytes at its step and takes some time. The bytes of
-//! an arena are those of the highest step, so for an arena of given size each step takes the fastest
-//! way that fits, and the smallest size whose steps together are within the limit is found by
-//! bisection. A plan with these ways is packed and estimated again.
+//! A plan with every technique comes first. If that plan is slower than the limit, each step has
+//! other *ways* to run: with more scratch memory, with the output beside the input instead of over
+//! the input, or split. A way needs some bytes at the step and takes some time. The arena has the
+//! bytes of the highest step. So in an arena of given size each step takes the fastest way that
+//! fits, and bisection finds the smallest size whose steps together are within the limit. A plan
+//! with these ways is packed and estimated again.
 
 mod faster;
 mod maker;
@@ -32,17 +32,17 @@ use row_strips::in_strips;
 const SLOW: [Technique; 4] =
     [Technique::Overlap, Technique::Streaming, Technique::Fusion, Technique::Duplicate];
 
-/// Bytes and time of a plan.
+/// A plan's bytes and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Point {
-    /// Bytes of the arena.
+    /// Arena bytes.
     pub bytes: u64,
-    /// Estimated nanoseconds of one run; 0 if the runner states no costs.
+    /// Estimated nanoseconds per run; 0 if the runner states no costs.
     pub nanoseconds: u64,
 }
 
 impl Point {
-    /// Returns the point of a plan.
+    /// Returns the plan's point.
     pub fn of(plan: &Plan) -> Self {
         let estimate = plan.search().and_then(|search| search.estimate);
         let nanoseconds = estimate.map_or(0, |it| it.nanoseconds);
@@ -50,14 +50,13 @@ impl Point {
     }
 }
 
-/// The chosen plan, and the plans that it was compared with.
+/// The chosen plan, and the points of the compared plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chosen {
     /// The plan, already checked.
     pub plan: Plan,
-    /// Of the plans that were tried, those that no other plan beats: ascending bytes, descending
-    /// time.
+    /// The points that no other tried plan beats: ascending bytes, descending time.
     pub points: Vec<Point>,
 }
 
@@ -105,8 +104,8 @@ fn skips_strips(context: &Context<'_>, graph: &Graph, costs: &dyn Costs) -> bool
         && (!is_simple(context) || context.options.parallel_safe || context.budget.exhausted())
 }
 
-/// Returns whether the times of steps are weighed: several workers are weighed by the times of their
-/// timetable, and several memories by the bytes that are moved.
+/// Returns whether step times are weighed. Plans for several workers are weighed by the span of the
+/// timetable, plans for several memories by the moved bytes.
 fn is_simple(context: &Context<'_>) -> bool {
     context.memories.is_none() && context.options.workers == 1
 }
@@ -121,8 +120,8 @@ fn check(known: &KnownCosts<'_>, graph: &Graph, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Returns a plan without the scratch memory of kernels. The steps of the plan with scratch memory
-/// are tried, too: without that memory they need no more bytes.
+/// Returns a plan without kernel scratch memory. The steps of the plan with scratch memory are
+/// tried, too: without scratch memory those steps need no more bytes.
 fn without_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) -> Result<Chosen> {
     let mut plan = stages::unchecked(context, graph)?;
     if is_simple(context) && !context.budget.exhausted() {
@@ -287,7 +286,7 @@ fn grouped(maker: &Maker<'_, '_>) -> Result<Vec<Timed>> {
         });
         match made {
             Ok(timed) => found.push(timed),
-            // Proposed nodes that cannot run as one are no plan of this graph.
+            // Proposed nodes that cannot run as one make no plan of this graph.
             Err(Error::InvalidGroup { .. } | Error::InvalidOption { option: "steps", .. }) => {}
             Err(error) => return Err(error),
         }

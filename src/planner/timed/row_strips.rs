@@ -1,4 +1,4 @@
-//! Plans of which some steps run strip by strip, by the row kernels of a runner.
+//! Plans in which some steps run strip by strip, by the runner's row kernels.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::choose::{RowMoveCost, StripChoice, StripLimits, Way};
 use crate::plan::{Technique, Techniques};
 use crate::planner::StripSearch;
 
-/// Returns plans of which some steps run strip by strip, if those need fewer bytes than `below`.
+/// Returns plans with fewer than `below` bytes in which some steps run strip by strip.
 pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result<Vec<Timed>> {
     let mut found: Vec<Timed> = Vec::new();
     let options = &maker.context.options;
@@ -57,7 +57,7 @@ pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result
             if fits {
                 break;
             }
-            // Offsets may not be found for all that fits by its size, and estimates are not sums.
+            // Bytes that fit by size may have no offsets, and estimates are not sums.
             above = widened(bytes);
         }
         if found.len() == ROUNDS {
@@ -70,9 +70,9 @@ pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result
 
 /// Returns a search that knows the kernels which the least choice depends on, and that choice.
 ///
-/// Costs of kernels take longer to find out than the search. So the search first knows the kernels
-/// that can make the steps smaller which need the most bytes, and more kernels when a step that a
-/// choice leaves as it is decides about the bytes of that choice.
+/// Finding kernel costs takes longer than the search. So the search first knows the kernels that
+/// can shrink the steps with the most bytes. More kernels follow when an unchanged step decides the
+/// bytes of a choice.
 fn searched(
     maker: &Maker<'_, '_>,
     timed: &Timed,

@@ -9,7 +9,7 @@ use crate::planner::attempt::{Attempt, measured};
 use crate::planner::context::Context;
 use crate::planner::step_schedule::WorkerTimes;
 
-/// A list schedule, and its bytes.
+/// A list schedule with its bytes.
 pub(super) struct ListCandidate<'t, 'g> {
     pub(super) base: &'t Attempt<'g>,
     pub(super) steps: Rc<Steps>,

@@ -1,4 +1,4 @@
-//! Fewer bytes in about the same time: random changes of list schedules.
+//! Fewer bytes in about the same time, by random changes to list schedules.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -12,15 +12,15 @@ use crate::planner::context::Context;
 
 /// Schedules that are changed at random.
 const MOST_IMPROVED: usize = 4;
-/// Random changes of a schedule, per step.
+/// Random changes per step of a schedule.
 const MOST_ROUNDS: usize = 40;
 
-/// Changes the ranks and limits of the best schedules at random, and keeps what needs fewer bytes,
-/// or as many in less time.
+/// Changes the ranks and limits of the best schedules at random, and keeps changes that need fewer
+/// bytes, or equal bytes in less time.
 ///
-/// The changes are judged by the estimate of live bytes: the sum over time of the squares of the
-/// bytes above a target just below the least peak so far. The sum falls before the peak does.
-/// Schedules with the least peaks are measured.
+/// The measure is an estimate: the sum over time of the squares of the live bytes above a target
+/// just below the least peak so far. The sum falls before the peak does. Schedules with the least
+/// estimated peaks are measured exactly.
 pub(super) fn improve(
     context: &Context<'_>,
     found: &mut [ListCandidate<'_, '_>],
@@ -33,7 +33,7 @@ pub(super) fn improve(
     };
     let workers = context.options.workers;
     let mut numbers = Numbers::new();
-    // The best schedules of each base: others of the same base lead to the same places.
+    // Only the best schedules of each base: other schedules of a base lead to the same places.
     let mut starts: Vec<usize> = Vec::new();
     for (index, it) in found.iter().enumerate() {
         let alike = starts.iter().filter(|&&other| core::ptr::eq(found[other].base, it.base));

@@ -1,4 +1,4 @@
-//! List schedules: whenever a worker is free, it takes the ready step of the first rank.
+//! List schedules: a free worker takes the ready step with the first rank.
 
 use alloc::collections::{BTreeSet, BinaryHeap};
 use alloc::{vec, vec::Vec};
@@ -13,54 +13,54 @@ use crate::planner::context::Context;
 
 /// Weights of the longest path in a rank, in quarters; the rest is the serial order.
 const QUARTERS: [u64; 5] = [0, 1, 2, 3, 4];
-/// Limits of live bytes, in sixteenths of the bytes of one worker.
+/// Limits on live bytes, in sixteenths of the bytes for one worker.
 const LIMITS: [u64; 4] = [16, 17, 19, 24];
-/// Schedules of larger graphs are tried with fewer ranks, and without a limit of live bytes.
+/// For larger graphs, fewer ranks and no limit on live bytes are tried.
 pub(super) const MOST_STEPS_TO_LIMIT: usize = 5_000;
-/// Ready steps that are looked at for one that fits below the limit.
+/// Most ready steps that are considered in the search for a step that fits below the limit.
 const MOST_PASSED_OVER: usize = 16;
-/// Ranks are counted in this many parts of the longest one.
+/// Ranks are counted in this many parts of the longest path.
 const RANKS: u64 = 1 << 20;
 
 /// A list schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
-    /// The steps in the order in which they start.
+    /// The steps in start order.
     pub(super) order: Vec<usize>,
-    /// The times at which they start, in that order.
+    /// The start times, in that order.
     pub(super) starts: Vec<u64>,
     /// The time at which the last one ends.
     pub(super) span: u64,
-    /// The limit of live bytes.
+    /// The limit on live bytes.
     pub(super) limit: Option<u64>,
     /// Bytes that are live at once, about.
     pub(super) bytes: u64,
     /// Sum over time of the squares of live bytes above the target.
     excess: f64,
-    /// Number of steps that were run to make it, real ones and those that were tried.
+    /// Number of steps that were run or tried for this schedule.
     pub(super) work: usize,
 }
 
-/// What keeps the bytes of a list schedule low.
+/// The rule that keeps the bytes of a list schedule low.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit<'s> {
     /// Nothing does.
     None,
     /// A step that would exceed so many bytes waits as long as another one runs.
     Wait(u64),
-    /// A step starts only if the steps that have not started can then run one after the other, in
-    /// a given order, within the limit: the rule of Dijkstra's banker. No schedule exceeds the limit if
-    /// the order does not.
+    /// A step starts only if the steps that have not started can then run one after the other, in a
+    /// given order, within the limit (the banker's rule, Dijkstra). No schedule exceeds the limit
+    /// if the order does not.
     Safe {
         bytes: u64,
         order: &'s [usize],
-        /// Ready steps that are looked at for one that may start.
+        /// Most ready steps that are considered.
         looked: usize,
     },
 }
 
 impl Limit<'_> {
-    /// Returns a limit at which steps wait, if there is one.
+    /// Returns a limit at which steps wait, if a limit is given.
     pub(super) fn waiting(bytes: Option<u64>) -> Self {
         bytes.map_or(Self::None, Self::Wait)
     }
@@ -74,20 +74,20 @@ impl Limit<'_> {
 }
 
 impl Listed {
-    /// Returns the measure of its bytes, then its span.
+    /// Returns the byte measure, then the span.
     pub(super) const fn estimate(&self) -> (f64, u64) {
         (self.excess, self.span)
     }
 }
 
-/// The steps of one serial schedule.
+/// The steps in one serial schedule.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// By step: its time.
+    /// Time by step.
     pub(super) costs: Vec<u64>,
-    /// By step: the number of steps that it waits for.
+    /// For each step: the number of steps that must end before.
     waits: Vec<u32>,
-    /// By step: the steps that wait for it.
+    /// For each step: the steps that wait for the step.
     after: Vec<Vec<usize>>,
     bytes: StepBytes,
     /// Bytes that are live at once with one worker, about.
@@ -105,7 +105,7 @@ impl Steps {
             }
             None => touched(graph, *id),
         };
-        // So many steps of the longest time still have an end.
+        // A sum over all steps of this longest time does not wrap.
         let most = u64::MAX / 4 / u64::try_from(order.len().max(1)).unwrap_or(u64::MAX);
         let costs: Vec<u64> = order.iter().map(|id| cost(id).clamp(1, most)).collect();
         let elides = base.elision && base.techniques.contains(Technique::Elision);
@@ -123,7 +123,7 @@ impl Steps {
         steps
     }
 
-    /// Returns the ranks and limits of live bytes to try.
+    /// Returns the ranks and limits on live bytes to try.
     pub(super) fn choices(&self) -> Vec<(Vec<u64>, Option<u64>)> {
         let count = u64::try_from(self.costs.len()).unwrap_or(u64::MAX).max(1);
         let mut longest = self.costs.clone();
@@ -153,7 +153,7 @@ impl Steps {
         choices
     }
 
-    /// Returns the ranks of the choices.
+    /// Returns the ranks to try.
     pub(super) fn ranks(&self) -> Vec<Vec<u64>> {
         let without = self.choices().into_iter().filter(|(_, limit)| limit.is_none());
         without.map(|(rank, _)| rank).collect()
@@ -164,7 +164,7 @@ impl Steps {
         self.alone
     }
 
-    /// Returns the steps in the order of the serial schedule.
+    /// Returns the steps in serial order.
     pub(super) const fn serial(&self) -> core::ops::Range<usize> {
         0..self.costs.len()
     }
@@ -178,7 +178,8 @@ impl Steps {
         rank
     }
 
-    /// Returns the list schedule of so many workers, with the measure of its bytes above a target.
+    /// Returns the list schedule for so many workers, with the measure of live bytes above a
+    /// target.
     pub(super) fn list(&self, rank: &[u64], limit: Limit<'_>, workers: u32, target: u64) -> Listed {
         let steps = self.costs.len();
         let workers = usize::try_from(workers).unwrap_or(usize::MAX);
@@ -223,7 +224,7 @@ impl Steps {
                 let first = ready.iter().take(looked).find(&mut fits);
                 let first = match &serial {
                     _ if !running.is_empty() => first,
-                    // No step runs, so the next one of the order may start.
+                    // No step runs, so the next step in serial order may start.
                     Some(serial) => first.or_else(|| {
                         let next = serial.next()?;
                         ready.get(&(rank[next], next))
@@ -258,10 +259,10 @@ impl Steps {
     }
 }
 
-/// A serial order, and how far a schedule has come in it.
+/// A serial order, and the progress of a schedule in that order.
 struct Serial<'s> {
     order: &'s [usize],
-    /// By step: its position in the order.
+    /// For each step: the position in the order.
     at: Vec<usize>,
     is_started: Vec<bool>,
     /// Position of the first step that has not started.
@@ -288,8 +289,8 @@ impl<'s> Serial<'s> {
         self.order.get(self.next).copied()
     }
 
-    /// Returns steps among which are all that another order runs late if `step` starts now. After
-    /// them, the same steps have run as in the serial order.
+    /// Returns a range of steps that contains all steps which another order runs late if `step`
+    /// starts now. After these steps, the same steps have run as in the serial order.
     fn rest(&self, step: usize) -> &'s [usize] {
         &self.order[self.next..self.end.max(self.at[step])]
     }
@@ -303,15 +304,15 @@ impl<'s> Serial<'s> {
     }
 }
 
-/// Returns the measure of bytes above the target for a time.
+/// Returns the measure for bytes above the target during a time.
 #[allow(clippy::as_conversions, clippy::cast_precision_loss, reason = "an estimate")]
 const fn excess(bytes: u64, time: u64) -> f64 {
     bytes as f64 * bytes as f64 * time as f64
 }
 
-/// Removal of the first entry of a heap under a condition.
+/// Conditional removal of the first entry of a heap.
 trait PopIf {
-    /// Removes the entry that ends first, if it ends at `time`.
+    /// Removes the entry that ends first, if the end is at `time`.
     fn pop_if_ends(&mut self, time: u64) -> Option<Reverse<(u64, usize)>>;
 }
 
@@ -336,9 +337,9 @@ fn touched(graph: &Graph, id: NodeId) -> u64 {
     bytes.fold(0_u64, u64::saturating_add)
 }
 
-/// Returns pairs of steps of which the first must end before the second starts, each once: the
-/// graph's own, and a concatenation with other readers of its operands. The concatenation is lent
-/// the bytes of operands that are parts of its output.
+/// Returns pairs of steps in which the first must end before the second starts, without duplicates:
+/// the graph's own pairs, and each concatenation with other readers of the concatenated operands. A
+/// concatenation takes over the bytes of operands that are parts of the output.
 fn pairs(graph: &Graph, order: &[NodeId], elides: bool) -> BTreeSet<(usize, usize)> {
     let mut step_of = vec![0; graph.nodes().len()];
     for (step, id) in order.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The bytes that are live while several workers run steps, about: without offsets, and with simple
-//! rules for values that share bytes. Schedules are measured exactly once they are made.
+//! Estimates the live bytes while several workers run steps: without offsets, and with simple rules
+//! for values that share bytes. Finished schedules are measured exactly.
 
 use alloc::{vec, vec::Vec};
 
@@ -9,32 +9,33 @@ use crate::plan::{InputMemory, Technique};
 use crate::planner::attempt::Attempt;
 use crate::planner::context::Context;
 
-/// Most values that a view or concatenation keeps; one that shows more counts as a copy.
+/// Most values that a view or concatenation keeps alive; with more values, the result counts as a
+/// copy.
 const MOST_KEPT: usize = 32;
 
-/// What each step adds and uses.
+/// The bytes that each step adds and uses.
 #[derive(Debug, Default)]
 pub(super) struct StepBytes {
     /// Bytes that are live before the first step.
     first: u64,
-    /// By body of bytes: its size.
+    /// Size by body of bytes.
     sizes: Vec<u64>,
-    /// By body: how many steps use it, and the caller.
+    /// For each body: the number of users, steps and caller.
     users: Vec<u32>,
-    /// By step: bytes of the bodies that it makes, and of its scratch memory.
+    /// For each step: bytes of new bodies, and of scratch memory.
     made: Vec<(u64, u64)>,
-    /// By step: the bodies that it uses.
+    /// For each step: the bodies that the step uses.
     used: Vec<Vec<usize>>,
-    /// By step: bodies that it may take over, each with the bytes of the output.
+    /// For each step: bodies that the step may take over, each with the bytes of the output.
     taken: Vec<Vec<(usize, u64)>>,
 }
 
-/// The bytes of one run.
+/// Live bytes during one run.
 #[derive(Debug)]
 pub(super) struct Live {
     now: u64,
     most: u64,
-    /// By body: how many of its users have not ended.
+    /// For each body: the number of users that have not ended.
     left: Vec<u32>,
     /// By body: bytes that an output took over.
     kept: Vec<u64>,
@@ -59,7 +60,7 @@ impl StepBytes {
             |value: ValueId| alignment.round_up(graph.value(value).bytes()).unwrap_or(u64::MAX / 4);
         let keeps_inputs = options.preserve_inputs || options.inputs == InputMemory::Caller;
         let mut found = Self::none(order.len());
-        // By value: the bodies that its bytes are in.
+        // For each value: the bodies that contain the value's bytes.
         let mut bodies: Vec<Vec<usize>> = vec![Vec::new(); graph.values().len()];
         let overwritten = graph.overwritten();
         for (index, bodies) in bodies.iter_mut().enumerate() {
@@ -168,7 +169,7 @@ impl Live {
         self.now.saturating_add(made).saturating_add(scratch).saturating_sub(taken)
     }
 
-    /// Returns the body that a step takes over if it starts now, and the bytes of the output.
+    /// Returns the body that a step takes over if the step starts now, and the bytes of the output.
     fn takes(&self, bytes: &StepBytes, step: usize) -> Option<(usize, u64)> {
         bytes.taken[step].iter().copied().find(|&(body, _)| self.left[body] == 1)
     }
@@ -194,8 +195,8 @@ impl Live {
         }
     }
 
-    /// Returns whether, after the steps `running`, the steps `rest` fit below a limit, one after the
-    /// other. Runs them.
+    /// Returns whether the steps `rest`, one after the other, fit below a limit after the steps
+    /// `running`. The steps are run in `self`.
     pub(super) fn fits_after(
         &mut self,
         bytes: &StepBytes,

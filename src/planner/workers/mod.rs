@@ -1,16 +1,16 @@
 //! Timetables: when several workers run the steps, in about the shortest time and few bytes.
 //!
-//! A *list schedule* gives each free worker the ready step of the first rank (Graham 1966). Its span
-//! is at most twice the shortest one. The ranks decide the bytes. The orders that one worker needs
-//! fewest bytes for are good ranks: with *p* workers, a list schedule by a serial order of *S* bytes
-//! and depth *D* needs *S + O(p · D)* (Blelloch, Gibbons and Matias 1999). The longest path to the
-//! end is the rank for a short span. So both are tried and mixed, with and without a limit of the
-//! bytes that are live at once, at which steps wait for others to end (`list.rs`). The best of these
-//! ranks are then changed at random, as long as the counted work lasts (`improve.rs`). Other schedules
-//! keep below a limit of bytes by construction, and are made shorter (`narrow.rs`).
+//! A *list schedule* gives each free worker the ready step with the first rank (Graham 1966). Its
+//! span is at most twice the shortest span. The ranks decide the bytes. The best orders for one
+//! worker are good ranks: with *p* workers, a list schedule by a serial order of *S* bytes and
+//! depth *D* needs *S + O(p · D)* (Blelloch, Gibbons and Matias 1999). The longest path to the end
+//! is the rank for a short span. So both ranks are tried and mixed, with and without a limit on
+//! live bytes, at which steps wait until others end (`list.rs`). The best of these ranks are then
+//! changed at random, until the counted work is spent (`improve.rs`). Other schedules stay below a
+//! byte limit by construction, and are made shorter (`narrow.rs`).
 //!
-//! Of all schedules whose span is close to the shortest one, those with the fewest live bytes are
-//! packed. With a capacity, it is the shortest of those that fit.
+//! Of all schedules whose span is close to the shortest span, the schedules with the fewest live
+//! bytes are packed. With a capacity, the shortest schedules that fit are packed.
 
 mod candidate;
 mod improve;
@@ -34,16 +34,16 @@ use improve::improve;
 use list::{Limit, Steps};
 use narrow::narrow;
 
-/// Thousandths of the span of the shortest schedule that a schedule may take, unless the options say
-/// otherwise: it keeps ten elevenths of the parallelism.
+/// Longest span of a schedule, in thousandths of the shortest span, unless the options set a limit:
+/// ten elevenths of the parallelism are kept.
 const SLOWDOWN: u64 = 1100;
-/// Schedules of one worker that several workers are tried with.
+/// Most one-worker schedules that serve as a base for several workers.
 const MOST_BASES: usize = 4;
 /// Schedules that are packed.
 const MOST_TIMED: usize = 6;
 
-/// Returns schedules in which several workers run the steps of `serial` attempts, those with the
-/// lowest load first. There is at least one.
+/// Returns schedules in which several workers run the steps of `serial` attempts, lowest load
+/// first. At least one schedule is returned.
 pub(super) fn for_workers<'g>(
     context: &Context<'_>,
     serial: &[Attempt<'g>],
@@ -55,7 +55,7 @@ pub(super) fn for_workers<'g>(
         .filter(|(index, attempt)| *index < MOST_BASES || attempt.schedule.is_given());
     for (_, base) in bases {
         let steps = Rc::new(Steps::new(context, base));
-        // Schedules of one order differ where a step waits for bytes.
+        // Schedules with one order differ where a step waits for bytes.
         let mut known: Vec<(Vec<usize>, Vec<u64>)> = Vec::new();
         for (rank, limit) in steps.choices() {
             if !found.is_empty() && context.budget.exhausted() {
@@ -86,10 +86,10 @@ pub(super) fn for_workers<'g>(
 
 /// Adds the timetable to a plan for several workers.
 ///
-/// The steps start as in the schedule if that respects the hazards of the plan: it does, unless a
-/// node is lent more bytes than it makes, as a concatenation is lent its operands. Otherwise each
-/// step starts when a worker is free and the steps that it waits for have ended. The lower bound of
-/// the packing is that of the schedule; of other times, only the bytes of one step are a bound.
+/// The steps start as in the schedule if the schedule respects the plan's hazards. That fails only
+/// if a node, such as a concatenation, takes over more bytes than the node makes. Then each step
+/// starts when a worker is free and all steps before it have ended. The packing's lower bound is
+/// valid for the schedule; for other times, only the bytes of one step are a bound.
 pub(super) fn add_timetable(
     context: &Context<'_>,
     graph: &Graph,
@@ -117,7 +117,7 @@ pub(super) fn add_timetable(
     Ok(())
 }
 
-/// Returns whether each step starts after those that it waits for have ended.
+/// Returns whether each step starts after the steps that it waits for have ended.
 fn respects(starts: &[u64], costs: &[u64], hazards: &Hazards) -> bool {
     let at = |step: u32| usize::try_from(step).unwrap_or(usize::MAX);
     hazards.edges().iter().all(|edge| {

@@ -1,10 +1,10 @@
-//! Short schedules within a limit of bytes.
+//! Short schedules within a byte limit.
 //!
-//! A list schedule that waits at a limit can come to a state in which no step fits any more. The rule
-//! of Dijkstra's banker avoids such states: a step starts only if the steps that have not started
-//! could then run one after the other, in an order that is known to fit. Where one worker has an
-//! order within the limit, so have several, and the order of the ranks decides about the time alone.
-//! The serial order and the ranks are changed at random, and what is not longer stays.
+//! A list schedule that waits at a limit can reach a state in which no step fits any more. The
+//! banker's rule (Dijkstra) avoids such states: a step starts only if the steps that have not
+//! started could then run one after the other, in an order that is known to fit. If one worker has
+//! an order within the limit, so have several workers, and the ranks decide the time alone. The
+//! serial order and the ranks are changed at random, and changes that are not longer are kept.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ const MOST_BASES: usize = 2;
 const MOST_LIMITS: usize = 6;
 /// Random changes of a schedule, per step and limit. Small graphs have few orders.
 const MOST_ROUNDS: usize = 40;
-/// Ready steps that are looked at for one that may start.
+/// Most ready steps that are considered.
 const LOOKED: [usize; 4] = [2, 4, 8, 16];
 
 /// Adds schedules in fewer bytes that are not longer than `longest`; with a capacity, also the
-/// shortest ones within the capacity.
+/// shortest schedules within the capacity.
 pub(super) fn narrow(
     context: &Context<'_>,
     found: &mut Vec<ListCandidate<'_, '_>>,
@@ -60,7 +60,7 @@ pub(super) fn narrow(
         if let Some(capacity) = context.options.capacity.filter(|&bytes| bytes >= steps.alone()) {
             add(search.shortest(capacity, 0, work))?;
         }
-        // Halve the bytes between those of one worker and the best so far.
+        // Bisects between the bytes for one worker and the best so far.
         let (mut low, mut high) = (steps.alone(), least);
         for _ in 0..MOST_LIMITS {
             if low >= high || context.budget.exhausted() {
@@ -150,7 +150,7 @@ impl ListSearch<'_> {
             let by_order = new_order.as_ref().unwrap_or(&order);
             let listed = list(new_rank.as_ref().unwrap_or(&rank), by_order, new_looked);
             work = work.saturating_sub(listed.work);
-            // In-place rules may make a serial order need more than the schedule that it is from.
+            // In-place rules may raise the bytes of a serial order above those of its schedule.
             if listed.span <= best.span && listed.bytes <= limit {
                 best = listed;
                 order = new_order.unwrap_or(order);

@@ -1,4 +1,4 @@
-//! Random changes of orders.
+//! Random changes to orders.
 
 /// Numbers that look random, the same in every run.
 pub(super) struct Numbers(u64);

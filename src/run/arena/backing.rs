@@ -13,7 +13,7 @@ pub trait ArenaBlock: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Debug + Send + Sync> ArenaBlock for B {}
 
-/// The source of bytes for arenas: an incremental arena, a pool, or
+/// An arena's source of bytes: for an incremental arena, a pool, or
 /// [`Plan::commit_in`](crate::Plan::commit_in).
 ///
 /// An arena refuses a faulty implementation: every block is measured before its first use.
@@ -101,7 +101,7 @@ impl Measured {
         }
     }
 
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }

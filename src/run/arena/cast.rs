@@ -23,7 +23,7 @@ pub(crate) fn cast_mut<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], String> {
     try_cast_slice_mut(bytes).map_err(|error| reason::<T>(count, error))
 }
 
-/// Returns the number of elements of `T` in `bytes` bytes; fails if the length does not fit `T`.
+/// Returns the element count of `T` in `bytes` bytes; fails if the length does not fit `T`.
 pub(crate) fn count<T>(bytes: usize) -> Result<usize, String> {
     match bytes.checked_rem(size_of::<T>()) {
         Some(0) => Ok(bytes / size_of::<T>()),

@@ -7,7 +7,7 @@ use crate::run::arena::Region;
 use crate::run::arena::raw::LentRest;
 use crate::run::arena::spans::{Holder, Reading, StepSpans, Stretch, Writing};
 
-/// The memory of a node: shared slices of inputs, exclusive slices of outputs.
+/// A node's memory: shared slices of inputs, exclusive slices of outputs.
 ///
 /// No byte lent for writing is lent twice.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ pub enum Input<'a, T = u8> {
     /// must make the output in order, and read each element before writing there: see
     /// [`Graph::overlaps`](crate::Graph::overlaps).
     Within {
-        /// Position of the output.
+        /// The output's position.
         output: usize,
-        /// First element of the operand in the output.
+        /// The operand's first element in the output.
         offset: usize,
     },
     /// Elements of the input, to read and write: a state that the step
@@ -54,9 +54,9 @@ pub enum Input<'a, T = u8> {
     State(&'a mut [T]),
     /// The elements are part of a state that the step mutates.
     WithinState {
-        /// Position of the state among the inputs.
+        /// The state's position among the inputs.
         input: usize,
-        /// First element of the operand in the state.
+        /// The operand's first element in the state.
         offset: usize,
     },
 }
@@ -72,9 +72,9 @@ pub enum Output<'a, T = u8> {
     Exclusive(&'a mut [T]),
     /// The elements are part of an input and already have their final content.
     Within {
-        /// Position of the input.
+        /// The input's position.
         input: usize,
-        /// First element of the operand in the input.
+        /// The operand's first element in the input.
         offset: usize,
     },
 }
@@ -110,7 +110,7 @@ pub(crate) enum Rest<'m> {
         /// The regions after the stretch's region.
         right: &'m [Region<'m>],
     },
-    /// The bytes of a step.
+    /// A step's bytes.
     Step(LentRest<'m>),
 }
 

@@ -65,7 +65,7 @@ pub struct SharedGuard<'a> {
 }
 
 impl SharedMemory {
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     #[expect(clippy::len_without_is_empty, reason = "there is at least one byte")]
     pub fn len(&self) -> usize {
         self.map.len()
@@ -191,7 +191,7 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
-/// Returns the description of an attachment's lock.
+/// Returns the lock description for an attachment.
 fn slot_lock(slot: i64) -> libc::flock {
     let [kind, whence] = [libc::F_WRLCK, libc::SEEK_SET].map(|it| i16::try_from(it).unwrap_or(0));
     libc::flock { l_type: kind, l_whence: whence, l_start: SLOTS + slot, l_len: 1, l_pid: 0 }

@@ -9,7 +9,7 @@ mod raw;
 mod spans;
 mod turns;
 
-/// The atomics of [`turns`]; a model checker has others.
+/// The atomics for [`turns`]; a model checker substitutes other atomics.
 mod sync {
     pub(super) use core::sync::atomic::{AtomicU8, Ordering};
 }
@@ -40,7 +40,7 @@ use crate::plan::{Placement, Plan};
 use raw::AlignedBytes;
 pub(crate) use raw::{LentStep, SharedRegions};
 
-/// The bytes of a space.
+/// A space's bytes.
 #[derive(Debug)]
 pub(crate) enum Region<'a> {
     Owned(AlignedBytes),
@@ -332,7 +332,7 @@ impl Arena<'_> {
         if self.belongs_to(plan.layout()) { Ok(()) } else { Err(mismatch(plan)) }
     }
 
-    /// Returns the bytes of `value`.
+    /// Returns `value`'s bytes.
     ///
     /// # Errors
     ///
@@ -347,7 +347,7 @@ impl Arena<'_> {
             .ok_or_else(|| out_of_bounds(placement, bytes.len()))
     }
 
-    /// Returns the bytes of `value` to write.
+    /// Returns `value`'s bytes to write.
     ///
     /// # Errors
     ///

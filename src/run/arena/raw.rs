@@ -29,9 +29,9 @@ use crate::run::arena::turns::{Refusal, Turns};
 ///    nothing has freed it; otherwise it is aligned to `layout.align()` and dangling.
 /// 2. All `layout.size()` bytes are initialized: they were zeroed, and are only ever
 ///    written through slices of `u8`.
-/// 3. `self` owns the bytes: no other pointer to them exists, except those derived from
-///    borrows of `self`, and those that [`AlignedBytes::as_ptr`] gave out, whose users
-///    answer for themselves.
+/// 3. `self` owns the bytes: no other pointer to the bytes exists, except pointers derived from
+///    borrows of `self`, and pointers that [`AlignedBytes::as_ptr`] gave out, whose users answer
+///    for themselves.
 #[derive(Debug)]
 pub(crate) struct AlignedBytes {
     pointer: NonNull<u8>,
@@ -58,12 +58,12 @@ impl AlignedBytes {
         Ok(Self { pointer, layout })
     }
 
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     pub(super) const fn len(&self) -> usize {
         self.layout.size()
     }
 
-    /// Returns the address of the first byte.
+    /// Returns the first byte's address.
     pub(super) const fn as_ptr(&self) -> NonNull<u8> {
         self.pointer
     }
@@ -106,9 +106,9 @@ impl Drop for AlignedBytes {
     fn drop(&mut self) {
         if self.layout.size() > 0 {
             // SAFETY: `dealloc` asks for two things.
-            // - The block is allocated by this allocator: invariant 1, and this is the only
-            //   place that frees it.
-            // - The layout is the one it was allocated with: invariant 1.
+            // - The block is allocated by this allocator: invariant 1, and this is the only place
+            //   that frees the block.
+            // - The layout is that of the allocation: invariant 1.
             unsafe { dealloc(self.pointer.as_ptr(), self.layout) }
         }
     }
@@ -117,11 +117,11 @@ impl Drop for AlignedBytes {
 // SAFETY: the bytes are owned (invariant 3) and `u8` may move between threads.
 unsafe impl Send for AlignedBytes {}
 
-// SAFETY: a shared `AlignedBytes` only gives out shared slices, and the address, whose
-// users answer for what they do with it (invariant 3).
+// SAFETY: a shared `AlignedBytes` only gives out shared slices, and the address, whose users answer
+// for all accesses (invariant 3).
 unsafe impl Sync for AlignedBytes {}
 
-/// A region of a shared arena.
+/// A region in a shared arena.
 #[derive(Debug)]
 struct RawRegion {
     start: NonNull<u8>,
@@ -129,22 +129,23 @@ struct RawRegion {
 }
 
 /// The regions of an arena, whose bytes several threads use at once: each step of one run is lent
-/// its own bytes.
+/// separate bytes.
 ///
 /// Invariants, which the blocks below refer to:
 ///
 /// 1. Each region is that many initialized bytes, which this value borrows mutably for `'a`: no
-///    other pointer to them is used meanwhile, except those derived from this value.
+///    other pointer to the bytes is used meanwhile, except pointers derived from this value.
 /// 2. The pieces of a step are disjoint and ascend by region and first byte (`settle`).
 /// 3. If two steps have pieces with a common byte, and the piece of one of them is for writing,
 ///    then a path of `hazards` leads from one to the other. This is the definition of hazards:
 ///    [`hazards_of`](crate::run::dependencies::hazards_of) computes them from the same pieces for the one
 ///    caller, [`Program`](crate::Program).
-/// 4. Of such two steps the later one is lent only after the earlier one was given back, with all
-///    its writes visible: each step on the path was (`turns.rs`). A step is lent once in a run.
+/// 4. Of such two steps the later step is lent only after the earlier step was given back, with all
+///    writes visible: each step on the path was given back (`turns.rs`). A step is lent once in a
+///    run.
 ///
-/// It follows that the pieces of all steps that are lent at a moment overlap only where all of them
-/// are for reading. Builds with assertions test this at each lending.
+/// So the pieces of all steps that are lent at a moment overlap only where all pieces are for
+/// reading. Builds with assertions test this rule at each lending.
 #[derive(Debug)]
 pub(crate) struct SharedRegions<'a> {
     regions: Box<[RawRegion]>,
@@ -198,7 +199,7 @@ impl<'a> SharedRegions<'a> {
 
     /// Begins another run.
     pub(crate) fn restart(&mut self) {
-        // A leaked step is not lent any more: its borrow of `self` has ended.
+        // A leaked step is not lent any more: the borrow of `self` has ended.
         #[cfg(all(debug_assertions, feature = "std"))]
         self.lent.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         self.turns.restart();
@@ -237,8 +238,8 @@ impl<'a> SharedRegions<'a> {
     }
 }
 
-// SAFETY: all that is sent with the pointers is the mutable borrow of bytes (invariant 1), and
-// `&mut [u8]` may move between threads.
+// SAFETY: the pointers send only the mutable borrow of bytes (invariant 1), and `&mut [u8]` may
+// move between threads.
 unsafe impl Send for SharedRegions<'_> {}
 
 // SAFETY: a shared `SharedRegions` lends each byte for writing to at most one step at a time, and
@@ -280,7 +281,7 @@ impl LentStep<'_> {
         piece.is_some_and(|piece| !(to_write && matches!(piece.holder, Holder::Readers(_))))
     }
 
-    /// Returns bytes of the step to read.
+    /// Returns the step's bytes to read.
     fn read(&self, place: Stretch) -> Option<&[u8]> {
         if place.is_empty() {
             return Some(&[]);
@@ -296,7 +297,7 @@ impl LentStep<'_> {
         Some(unsafe { slice::from_raw_parts(address.as_ptr(), place.len()) })
     }
 
-    /// Returns bytes of the step to write.
+    /// Returns the step's bytes to write.
     fn write(&mut self, place: Stretch) -> Option<&mut [u8]> {
         if place.is_empty() {
             return Some(&mut []);
@@ -363,7 +364,7 @@ impl<'m> LentRest<'m> {
     }
 }
 
-/// The pieces of a step, requested in ascending order.
+/// A step's pieces, requested in ascending order.
 struct Pieces<'m> {
     step: &'m LentStep<'m>,
     /// Region and end of the last piece.
@@ -386,7 +387,7 @@ impl<'m> Cut<'m> for Pieces<'m> {
         let found = self.comes_next(place) && !place.is_empty() && step.has(place, true);
         let address = found.then(|| step.shared.address(place)).flatten()?;
         // SAFETY: as in `LentStep::write`. This value is made with the step borrowed mutably for
-        // `'m`, and no two slices overlap that it gives out: each begins behind the one before.
+        // `'m`, and no two slices overlap: each slice begins behind the previous slice.
         Some(unsafe { slice::from_raw_parts_mut(address.as_ptr(), place.len()) })
     }
 
@@ -396,14 +397,14 @@ impl<'m> Cut<'m> for Pieces<'m> {
     }
 }
 
-/// A file of memory that several processes map.
+/// A memory file that several processes map.
 ///
 /// Invariants:
 ///
 /// 1. `map` maps `len` initialized bytes for reading and writing: of a file that cannot shrink, or
 ///    zeros.
-/// 2. Who made the map promised that nobody writes the bytes through another map or descriptor,
-///    or reads them while they are written here, without the lock that
+/// 2. The creator of the map promised that nobody writes the bytes through another map or
+///    descriptor, or reads the bytes while they are written here, without the lock that
 ///    [`SharedMemory`](crate::run::arena::SharedMemory) holds for every slice.
 #[cfg(all(feature = "shared", target_os = "linux"))]
 #[derive(Debug)]
@@ -422,7 +423,7 @@ impl SharedMap {
         Ok(Self { map })
     }
 
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     pub(super) fn len(&self) -> usize {
         self.map.len()
     }

@@ -20,7 +20,7 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Returns the number of bytes.
+    /// Returns the byte count.
     pub(crate) const fn len(&self) -> usize {
         self.end - self.start
     }
@@ -71,7 +71,7 @@ pub(crate) enum Writing {
     Within { input: usize, offset: usize },
 }
 
-/// An operand of a step.
+/// A step's operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand<A> {
     /// The value; `None` if left out.
@@ -82,7 +82,7 @@ pub(crate) struct Operand<A> {
     pub(crate) access: A,
 }
 
-/// Scratch memory of a step.
+/// A step's scratch memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scratch {
     /// The node that declares the workspace.
@@ -126,7 +126,7 @@ pub(crate) struct Reader {
     pub(crate) end: usize,
 }
 
-/// The memory of a step.
+/// A step's memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepSpans {
     /// Inputs, by position.
@@ -229,7 +229,7 @@ fn written(plan: &Plan, step: &PlanStep) -> Result<Vec<Operand<Writing>>> {
     Ok(outputs)
 }
 
-/// Returns the scratch memory of the step's nodes.
+/// Returns the scratch memory for the step's nodes.
 fn scratch(plan: &Plan, step: &PlanStep) -> Result<Vec<Scratch>> {
     let mut found = Vec::new();
     for workspace in plan.workspaces_in(step) {
@@ -401,7 +401,7 @@ impl Settling<'_> {
         Ok(self.claim_readers(shared))
     }
 
-    /// Claims the union of inputs that share bytes.
+    /// Claims the union over inputs that share bytes.
     fn claim_readers(&mut self, mut shared: Vec<(Stretch, usize)>) -> Box<[Reader]> {
         shared.sort_unstable_by_key(|&(place, position)| (place.key(), position));
         let mut readers: Vec<Reader> = Vec::with_capacity(shared.len());

@@ -1,4 +1,4 @@
-//! The memory of a step, lent without allocating.
+//! A step's memory, lent without allocating.
 
 use alloc::{
     format,
@@ -53,7 +53,7 @@ impl Arena<'_> {
     }
 }
 
-/// The memory of a step, while the arena is borrowed.
+/// A step's memory, while the arena is borrowed.
 ///
 /// There are several ways to access the memory, from the simplest to the most general; none
 /// allocates.
@@ -438,7 +438,7 @@ impl<'a> StepMemory<'a> {
     }
 }
 
-/// The place of an operand's elements.
+/// The place where an operand's elements are.
 enum Source<'m, T> {
     Apart(&'m [T]),
     /// In the output, so many elements behind its start.

@@ -110,7 +110,7 @@ impl Program {
         self.hazards.get_or_init(|| Box::new(hazards()))
     }
 
-    /// Returns the number of steps.
+    /// Returns the step count.
     pub const fn len(&self) -> usize {
         self.spans.len()
     }

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use crate::run::arena::{Input, Output, Reading, Rest, cast, cast_mut, count};
 use crate::run::program::ProgramStep;
 
-/// All operands of a step: bytes, or elements of type `T`.
+/// A step's operands: bytes, or elements of type `T`.
 #[derive(Debug)]
 pub struct Operands<'m, const I: usize, const O: usize, const W: usize, T = u8> {
     /// Inputs, by position.
@@ -38,7 +38,7 @@ pub struct Inputs<'m> {
 }
 
 impl<'m> Inputs<'m> {
-    /// Returns the number of inputs.
+    /// Returns the input count.
     pub const fn len(&self) -> usize {
         self.step.spans.inputs.len()
     }

@@ -61,7 +61,7 @@ impl<'p> ProgramStep<'p> {
         self.index
     }
 
-    /// Returns the name of the last node.
+    /// Returns the last node's name.
     pub fn name(self) -> &'p str {
         &self.row.name
     }

@@ -1,4 +1,4 @@
-//! Which shape serves a request: the same one, or the nearest that is larger.
+//! Chooses the shape that serves a request: the same shape, or the nearest larger shape.
 
 use alloc::{format, string::String, vec::Vec};
 
@@ -15,20 +15,20 @@ pub enum Bucket {
     #[default]
     Exact,
     /// The smallest shape that is at least as large in every dimension. The caller fills the rest
-    /// of the inputs so that it does not change the results that are used: rows of a batch, or
-    /// tokens that a mask leaves out.
+    /// of the inputs such that the used results do not change: rows of a batch, or tokens that a
+    /// mask leaves out.
     Padded,
 }
 
 impl Model {
-    /// Returns the shape for the given sizes of dimensions.
+    /// Returns the shape for the given dimension sizes.
     ///
-    /// A dimension that has one size in all shapes may be left out. No memory is allocated if the
-    /// shape is there.
+    /// A dimension with one size in all shapes may be left out. No memory is allocated if the shape
+    /// is there.
     ///
     /// # Errors
     ///
-    /// - [`Error::UnknownDim`] if the model has no dimension of a name.
+    /// - [`Error::UnknownDim`] if a dimension is unknown to the model.
     /// - [`Error::UnboundDim`] if a dimension with several sizes is left out.
     /// - [`Error::InvalidOption`] if a dimension is given two sizes.
     /// - [`Error::ShapeNotPlanned`] if no shape serves; the error names the nearest.
@@ -71,8 +71,8 @@ impl Model {
         Err(self.not_planned(&all))
     }
 
-    /// Returns the shape in which the inputs have the given shapes; inputs that are left out may
-    /// have any. Of several such shapes, the first one.
+    /// Returns the shape in which the inputs have the given shapes; omitted inputs may have any
+    /// shape. Of several such shapes, the first is returned.
     ///
     /// ```
     /// use arenaplan::model::Bucket;
@@ -98,7 +98,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// - [`Error::UndefinedValue`] if the model has no input of a name.
+    /// - [`Error::UndefinedValue`] if an input is unknown to the model.
     /// - [`Error::ShapeNotPlanned`] if no shape serves; the error names the input and the nearest.
     pub fn find_inputs(&self, inputs: &[(&str, &[u64])], bucket: Bucket) -> Result<Shape<'_>> {
         for &(name, _) in inputs {
@@ -122,8 +122,8 @@ impl Model {
         Err(self.no_inputs(inputs))
     }
 
-    /// Returns whether the inputs of a row have dimensions that each satisfy `fits` with those
-    /// that are given.
+    /// Returns whether the dimensions of the inputs in a row each satisfy `fits` with the given
+    /// dimensions.
     fn serves(&self, row: usize, inputs: &[(&str, &[u64])], fits: fn(&u64, &u64) -> bool) -> bool {
         inputs.iter().all(|&(name, dims)| {
             self.dims_of(row, name).is_some_and(|own| {
@@ -132,7 +132,7 @@ impl Model {
         })
     }
 
-    /// Returns the dimensions of an input in one shape.
+    /// Returns an input's dimensions in one shape.
     fn dims_of(&self, row: usize, name: &str) -> Option<&[u64]> {
         let row = &self.rows[row];
         let graph = &self.graphs[row.graph].base;
@@ -148,8 +148,8 @@ impl Model {
         None
     }
 
-    /// Returns the smallest of the shapes that serve: by the product of its sizes, then by its
-    /// bytes, then by its position.
+    /// Returns the smallest shape that serves: by the product over the sizes, then by bytes, then
+    /// by position.
     fn smallest(&self, serves: impl Fn(usize) -> bool) -> Option<usize> {
         let volume = |row: usize| {
             let sizes = self.rows[row].sizes.iter().map(|&size| u128::from(size));
@@ -172,7 +172,7 @@ impl Model {
         Error::ShapeNotPlanned { what, nearest }
     }
 
-    /// Returns the error for inputs whose shapes no shape of the model has.
+    /// Returns the error for inputs whose shapes the model does not have.
     fn no_inputs(&self, inputs: &[(&str, &[u64])]) -> Error {
         let alone = |input: &&(&str, &[u64])| {
             !(0..self.rows.len())
@@ -193,7 +193,7 @@ impl Model {
     }
 }
 
-/// Returns how far two lists of sizes are apart.
+/// Returns the distance between two lists of sizes.
 fn distance(one: &[u64], other: &[u64]) -> u128 {
     one.iter().zip(other).map(|(one, other)| u128::from(one.abs_diff(*other))).sum()
 }

@@ -31,11 +31,12 @@ use template::Template;
 /// Most values and nodes of all shapes together: each is checked when a model is read.
 const MAX_ITEMS: usize = 1 << 25;
 
-/// A neural network with a checked plan for each shape that it may run with.
+/// A neural network with a checked plan for each permitted shape.
 ///
-/// One file holds all of it, without weights: `arenaplan plan model.onnx --bind batch=1..32 -o
-/// model.plan.json` writes one, and [`Model::load`] reads and checks it. What a shape needs is
-/// known before any memory is taken; graphs and programs are made when a shape is first used.
+/// A single file holds the model, without weights:
+/// `arenaplan plan model.onnx --bind batch=1..32 -o model.plan.json` writes such a file, and
+/// [`Model::load`] reads and checks the file. The bytes for a shape are known before any memory is
+/// taken; graphs and programs are made when a shape is first used.
 ///
 /// ```
 /// use arenaplan::model::Bucket;
@@ -85,7 +86,7 @@ pub struct Model {
     arena_bytes: u64,
 }
 
-/// A dimension that varies, and its sizes.
+/// A variable dimension with its sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dim {
     name: String,
@@ -143,32 +144,32 @@ impl Model {
         ModelBuilder::new(name.into(), dims.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the name of the model.
+    /// Returns the model name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the dimensions that vary, in the order in which [`Shape::sizes`] lists them.
+    /// Returns the variable dimensions, in the order in which [`Shape::sizes`] lists them.
     pub fn dims(&self) -> &[Dim] {
         &self.dims
     }
 
-    /// Returns the number of shapes.
+    /// Returns the shape count.
     pub const fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns whether there are no shapes; there always is one.
+    /// Returns `false`: a model has at least one shape.
     pub const fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Iterates over the shapes, in ascending order of their sizes.
+    /// Iterates over the shapes, in ascending order of sizes.
     pub fn shapes(&self) -> impl ExactSizeIterator<Item = Shape<'_>> {
         (0..self.rows.len()).map(|index| self.shape(index))
     }
 
-    /// Returns the shape at a position of [`shapes`](Self::shapes), if there are so many.
+    /// Returns the shape at a position in [`shapes`](Self::shapes), if there are so many.
     pub fn get(&self, index: usize) -> Option<Shape<'_>> {
         (index < self.rows.len()).then(|| self.shape(index))
     }
@@ -179,7 +180,7 @@ impl Model {
         self.arena_bytes
     }
 
-    /// Returns the bytes that the arenas of one shape need.
+    /// Returns the bytes that the arenas for one shape need.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Model {
         Ok(self.find(sizes, Bucket::Exact)?.required_bytes())
     }
 
-    /// Returns the plan of one shape.
+    /// Returns the plan for one shape.
     ///
     /// # Errors
     ///
@@ -197,7 +198,7 @@ impl Model {
         self.find(sizes, bucket)?.plan()
     }
 
-    /// Returns the program of one shape.
+    /// Returns the program for one shape.
     ///
     /// # Errors
     ///
@@ -206,7 +207,7 @@ impl Model {
         self.find(sizes, bucket)?.program()
     }
 
-    /// Returns the model of checked rows, and derives the other fields of each row.
+    /// Returns the model with checked rows, and derives the other fields in each row.
     fn with_rows(
         name: String,
         dims: Vec<String>,
@@ -222,7 +223,7 @@ impl Model {
         let dims = dims.map(|(index, name)| Dim { name, sizes: sizes(index) }).collect();
         let mut model = Self { name, dims, graphs, plans, rows, arena_bytes: 0 };
         let mut used = (vec![0; model.graphs.len()], vec![0; model.plans.len()]);
-        // One graph and one plan of each template become those of every shape in turn.
+        // The graph and the plan of each template take the numbers of every shape in turn.
         let mut graphs: Vec<Graph> = model.graphs.iter().map(|it| it.base.clone()).collect();
         let mut plans: Vec<Plan> = model.plans.iter().map(|it| it.base.clone()).collect();
         let mut largest: BTreeMap<String, u64> = BTreeMap::new();
@@ -262,7 +263,7 @@ impl Model {
         Shape { model: self, index }
     }
 
-    /// Makes the graph and the plan of a row.
+    /// Makes the graph and the plan for a row.
     fn make(&self, row: &ModelRow) -> Result<(Graph, Plan)> {
         let graph = self.graphs[row.graph].at(row.at_graph)?;
         let mut plan = self.plans[row.plan].at(row.at_plan)?;
@@ -285,7 +286,7 @@ impl Model {
     }
 }
 
-/// Refuses dimensions without a name, or with that of another one.
+/// Refuses dimensions without a name, or with another dimension's name.
 fn check_dims(dims: &[String]) -> Result<(), String> {
     let mut known = BTreeSet::new();
     for name in dims {

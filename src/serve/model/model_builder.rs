@@ -1,4 +1,4 @@
-//! Models from graphs and their plans.
+//! Models from graphs and plans.
 
 use alloc::collections::BTreeSet;
 use alloc::{borrow::ToOwned as _, format, string::String, vec, vec::Vec};
@@ -37,7 +37,7 @@ struct ShapeMember {
     digest: String,
 }
 
-/// One graph or plan of each outline.
+/// One graph or plan for each outline.
 #[derive(Clone, Debug)]
 struct Groups<D> {
     first: Vec<D>,
@@ -49,7 +49,7 @@ impl<D: Numbered> Groups<D> {
         Self { first: Vec::new(), by_outline: HashMap::new() }
     }
 
-    /// Returns the group of a graph or plan.
+    /// Returns the group for a graph or plan.
     fn group_of(&mut self, of: &D) -> usize {
         *self.by_outline.entry(of.outline()).or_insert_with(|| {
             self.first.push(of.clone());
@@ -77,7 +77,8 @@ impl ModelBuilder {
     /// - [`Error::InvalidOption`] if there are more or fewer sizes than dimensions, or the shape
     ///   was added before.
     /// - As [`Plan::check`], if the plan is not valid for the graph.
-    /// - [`Error::PartOfModel`] if the graph is a part of the model: readers ask a model for its size.
+    /// - [`Error::PartOfModel`] if the graph is a part of the model: readers ask a model for its
+    ///   size.
     pub fn add(&mut self, sizes: &[u64], graph: &Graph, plan: &Plan) -> Result<&mut Self> {
         let refuse = |reason| Error::InvalidOption { option: "sizes", reason };
         if sizes.len() != self.dims.len() {
@@ -136,8 +137,7 @@ impl ModelBuilder {
     }
 }
 
-/// Returns a template per group, in the order of their first members, and gives members the
-/// positions of the templates.
+/// Returns a template per group, ordered by first member, and gives members the template positions.
 fn templates<'m, D: Numbered>(
     first: &[D],
     members: impl Iterator<Item = (&'m mut usize, &'m mut Vec<u64>)>,

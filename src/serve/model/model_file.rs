@@ -1,8 +1,9 @@
 //! Models as JSON, published as [`model_schema`].
 //!
-//! Graphs and plans of one model for several shapes rarely differ in more than numbers. So a file
-//! has few documents, each that of its first shape, and a column of numbers for each place that
-//! varies. The text is untrusted: every graph and every plan is made and checked when it is read.
+//! Graphs and plans for several shapes rarely differ in more than numbers. So a file has few
+//! documents, each for the document's first shape, and a column with numbers for each place that
+//! varies. The text is untrusted: every graph and every plan is made and checked when the file is
+//! read.
 
 #![allow(clippy::zero_sized_map_values, reason = "of unknown fields only the names matter")]
 
@@ -34,7 +35,7 @@ use crate::format::{read, write_file};
 use crate::graph::Graph;
 use crate::plan::Plan;
 
-/// The version of model files that this crate writes, and the only one it reads.
+/// The version of model files that this crate writes, and the only version that this crate reads.
 pub const MODEL_VERSION: u32 = 1;
 
 const FORM: Form = Form {
@@ -45,7 +46,7 @@ const FORM: Form = Form {
     other_version: |reason| Error::ModelVersion { reason },
 };
 
-/// Returns the JSON Schema (draft 2020-12) of model files.
+/// Returns the JSON Schema (draft 2020-12) for model files.
 ///
 /// ```
 /// assert!(arenaplan::model::model_schema().contains("\"columns\""));
@@ -68,7 +69,7 @@ struct ModelDocument {
     shapes: Vec<ShapeRow>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     checksum: String,
-    /// Fields of others; by convention their names begin with `x-`.
+    /// Other programs' fields; by convention, names begin with `x-`.
     #[serde(flatten, skip_serializing)]
     extra: BTreeMap<String, IgnoredAny>,
 }
@@ -76,9 +77,9 @@ struct ModelDocument {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TemplateRow<D> {
-    /// The document of the first shape that uses it.
+    /// The document of the first shape that uses the document.
     document: D,
-    /// Column of each place that varies, by its JSON Pointer.
+    /// Column for each place that varies, by JSON Pointer.
     numbers: BTreeMap<String, u32>,
     columns: Vec<ColumnRow>,
 }
@@ -92,7 +93,7 @@ struct ShapeRow {
     digest: String,
 }
 
-/// A list of whole numbers, or one in which some have fractions.
+/// A list of whole numbers, or a list in which some numbers have fractions.
 struct ColumnRow(NumberColumn);
 
 impl Serialize for ColumnRow {
@@ -194,7 +195,7 @@ impl Model {
         to_text(&document)
     }
 
-    /// Returns the model that JSON text holds, after a check of every plan against its graph.
+    /// Returns the model in a JSON text, after checking every plan against its graph.
     ///
     /// # Errors
     ///
@@ -339,14 +340,14 @@ impl ModelDocument {
     }
 }
 
-/// Returns how often each of `count` templates comes.
+/// Returns how often each of `count` templates is used.
 fn users(templates: impl Iterator<Item = usize>, count: usize) -> Vec<usize> {
     let mut users = vec![0; count];
     templates.for_each(|template| users[template] += 1);
     users
 }
 
-/// Returns a position as it is written: a model has fewer than 2^32 of anything.
+/// Returns a position for a file: a model has fewer than 2^32 of anything.
 fn position(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

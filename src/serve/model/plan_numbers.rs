@@ -1,4 +1,4 @@
-//! The numbers of plans, and the names of all numbers: JSON Pointers into documents.
+//! The numbers in plans, and the names of all numbers: JSON Pointers into documents.
 
 use alloc::string::String;
 use core::fmt;
@@ -7,7 +7,7 @@ use crate::base::{Number, Result};
 use crate::graph::{Graph, GraphNumber, WorkspaceChoice};
 use crate::plan::Plan;
 
-/// The place of a number in a plan.
+/// A number's place in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanNumber {
     NaiveBytes,
@@ -27,7 +27,7 @@ pub(super) enum PlanNumber {
     WorkspaceBytes { workspace: usize },
 }
 
-/// The place of a number, shown as a JSON Pointer (RFC 6901) into the document of its owner.
+/// A number's place, shown as a JSON Pointer (RFC 6901) into the owner's document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Graph(GraphNumber),
@@ -57,14 +57,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// Writes the pointer to a number of a workspace.
+/// Writes the pointer to a workspace number.
 fn write_choice(f: &mut fmt::Formatter<'_>, choice: WorkspaceChoice, field: &str) -> fmt::Result {
     let WorkspaceChoice { node, is_staging, slot, choice } = choice;
     let list = if is_staging { "staging" } else { "workspaces" };
     write!(f, "/nodes/{node}/{list}/{slot}/choices/{choice}/{field}")
 }
 
-/// Writes the pointer to a number of a plan.
+/// Writes the pointer to a plan number.
 fn write_plan(f: &mut fmt::Formatter<'_>, number: PlanNumber) -> fmt::Result {
     match number {
         PlanNumber::NaiveBytes => f.write_str("/naive_bytes"),
@@ -85,7 +85,7 @@ fn write_plan(f: &mut fmt::Formatter<'_>, number: PlanNumber) -> fmt::Result {
     }
 }
 
-/// A graph or a plan, of which only numbers differ between some shapes.
+/// A graph or a plan that differs between some shapes only in numbers.
 pub(super) trait Numbered: Clone {
     /// Calls `edit` with every number, in an order that depends on the other properties alone.
     fn edit(&mut self, edit: &mut dyn FnMut(Place, Number<'_>));

@@ -1,4 +1,4 @@
-//! Shapes of a model: what each needs, and its graph, plan and program.
+//! Model shapes: bytes, graph, plan and program of each shape.
 
 use alloc::sync::Arc;
 use alloc::{boxed::Box, string::String, vec::Vec};
@@ -17,24 +17,24 @@ use crate::run::program::Program;
 pub(super) struct ModelRow {
     /// By dimension.
     pub(super) sizes: Vec<u64>,
-    /// Position of the graph's template.
+    /// The graph template's index.
     pub(super) graph: usize,
-    /// Position of the plan's template.
+    /// The plan template's index.
     pub(super) plan: usize,
-    /// Position among the shapes that have the template of the graph.
+    /// Position among the shapes with the same graph template.
     pub(super) at_graph: usize,
-    /// Position among the shapes that have the template of the plan.
+    /// Position among the shapes with the same plan template.
     pub(super) at_plan: usize,
-    /// Digest of the graph.
+    /// Graph digest.
     pub(super) digest: String,
-    /// Bytes of all arenas.
+    /// Total arena bytes.
     pub(super) arena_bytes: u64,
     /// Dimensions of all inputs, one input after the other.
     pub(super) input_dims: Vec<u64>,
     prepared: OnceBox<Prepared>,
 }
 
-/// A graph and its program.
+/// A graph with its program.
 #[derive(Clone, Debug)]
 struct Prepared {
     graph: Graph,
@@ -60,7 +60,7 @@ impl ModelRow {
 
 /// A shape of a [`Model`].
 ///
-/// The graph, plan and program of a shape are made when they are first asked for, and kept.
+/// Graph, plan and program are made at the first request, and kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'m> {
     pub(super) model: &'m Model,
@@ -72,33 +72,33 @@ impl<'m> Shape<'m> {
         &self.model.rows[self.index]
     }
 
-    /// Returns the position of the shape among those of the model, which are in ascending order.
+    /// Returns the position of the shape in the model's ascending order.
     pub const fn index(self) -> usize {
         self.index
     }
 
-    /// Iterates over the dimensions of the model with the size of each.
+    /// Iterates over the model's dimensions with the shape's sizes.
     pub fn sizes(self) -> impl ExactSizeIterator<Item = (&'m str, u64)> {
         let sizes = self.row().sizes.iter().copied();
         self.model.dims.iter().zip(sizes).map(|(dim, size)| (dim.name(), size))
     }
 
-    /// Returns the bytes of all arenas of the shape. No memory is taken, and nothing is made.
+    /// Returns the bytes of all arenas for the shape. No memory is taken, and nothing is made.
     pub fn required_bytes(self) -> u64 {
         self.row().arena_bytes
     }
 
-    /// Returns the digest of the graph.
+    /// Returns the graph digest.
     pub fn digest(self) -> &'m str {
         &self.row().digest
     }
 
-    /// Returns the graph: its [`inputs`](Graph::inputs) and [`outputs`](Graph::outputs) have the
-    /// names, types and shapes that a request must have.
+    /// Returns the graph: [`inputs`](Graph::inputs) and [`outputs`](Graph::outputs) have the names,
+    /// types and shapes that a request must have.
     ///
     /// # Errors
     ///
-    /// None but that of a check that passed when the model was read.
+    /// Only an error of a check that passed when the model was read.
     pub fn graph(self) -> Result<&'m Graph> {
         Ok(&self.prepared()?.graph)
     }
@@ -153,7 +153,7 @@ pub(super) fn text_of<S: AsRef<str>>(dims: &[S], sizes: &[u64]) -> String {
     text
 }
 
-/// Returns an error that names its shape, if there are several.
+/// Returns an error that names its shape, if there are several shapes.
 pub(super) fn at_shape<S: AsRef<str>>(dims: &[S], sizes: &[u64], source: Error) -> Error {
     if dims.is_empty() {
         return source;
@@ -161,7 +161,7 @@ pub(super) fn at_shape<S: AsRef<str>>(dims: &[S], sizes: &[u64], source: Error) 
     Error::AtShape { shape: text_of(dims, sizes), source: Box::new(source) }
 }
 
-/// Returns the name of a dimension as a person would write it, quoted if need be.
+/// Returns the dimension name in the spelling that people use, quoted if need be.
 pub(super) fn shown(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
     if !name.is_empty() && name.len() <= 80 && name.chars().all(is_plain) {

@@ -18,7 +18,7 @@ pub(super) struct NumberColumn {
 /// A number that varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Varying {
-    /// Position among all numbers, as [`Numbered::edit`] visits them.
+    /// Position among all numbers, in the order of [`Numbered::edit`].
     pub(super) slot: usize,
     /// Position among the columns.
     pub(super) column: usize,
@@ -27,7 +27,7 @@ pub(super) struct Varying {
 /// Graphs or plans that differ in numbers alone.
 #[derive(Clone, Debug)]
 pub(super) struct Template<D> {
-    /// The one of row 0.
+    /// The graph or plan for row 0.
     pub(super) base: D,
     /// By slot, ascending.
     pub(super) varying: Vec<Varying>,
@@ -35,8 +35,8 @@ pub(super) struct Template<D> {
 }
 
 impl<D: Numbered> Template<D> {
-    /// Returns the template of rows that each have all numbers of one graph or plan; `model` is
-    /// any one of them.
+    /// Returns the template for rows that each have all numbers in one graph or plan; `model` is
+    /// any row's graph or plan.
     pub(super) fn new(model: D, rows: &[Vec<u64>]) -> Result<Self> {
         let mut template = Self { base: model, varying: Vec::new(), columns: Vec::new() };
         let mut known: HashMap<NumberColumn, usize> = HashMap::new();
@@ -60,7 +60,7 @@ impl<D: Numbered> Template<D> {
         Ok(template)
     }
 
-    /// Returns the graph or plan of a row.
+    /// Returns the graph or plan for a row.
     ///
     /// # Errors
     ///
@@ -71,11 +71,11 @@ impl<D: Numbered> Template<D> {
         Ok(found)
     }
 
-    /// Makes a graph or plan that is that of any row the one of `row`.
+    /// Turns the graph or plan of any row into the graph or plan for `row`.
     ///
     /// # Errors
     ///
-    /// [`Error::ModelCorrupt`] if a number is too large for its place, and those of
+    /// [`Error::ModelCorrupt`] if a number is too large for its place, and errors from
     /// [`Numbered::settle`].
     pub(super) fn write(&self, row: usize, found: &mut D) -> Result<()> {
         if self.varying.is_empty() {
@@ -97,7 +97,7 @@ impl<D: Numbered> Template<D> {
         }
     }
 
-    /// Calls `tell` with the place and column of each number that varies.
+    /// Calls `tell` with place and column of each number that varies.
     pub(super) fn each_varying(&self, mut tell: impl FnMut(Place, usize)) {
         let mut base = self.base.clone();
         let (mut varying, mut slot) = (self.varying.iter().peekable(), 0);
@@ -110,7 +110,7 @@ impl<D: Numbered> Template<D> {
     }
 }
 
-/// Returns all numbers of a graph or plan.
+/// Returns all numbers in a graph or plan.
 pub(super) fn numbers_of<D: Numbered>(of: &D) -> Vec<u64> {
     let mut numbers = Vec::new();
     of.clone().edit(&mut |_, number| numbers.push(number.bits()));

@@ -1,4 +1,4 @@
-//! Leases: arenas of a pool, for as long as they are held.
+//! Leases: arenas from a pool.
 
 use alloc::sync::Arc;
 use alloc::{format, vec::Vec};
@@ -15,8 +15,8 @@ use crate::run::program::{Program, ProgramStep, StepMemory};
 use crate::serve::pool::ArenaPool;
 use crate::serve::pool::state::{Signal, Ticket};
 
-/// The memory of one plan, until it is dropped: a [`Lease`] without a program, for runners that find
-/// the operands of their steps by themselves.
+/// The memory for one plan, until dropped: a [`Lease`] without a program, for runners that find the
+/// operands of steps by themselves.
 ///
 /// ```
 /// use arenaplan::{ArenaPool, DType, Graph, Planner, SpaceId, Value, ValueKind};
@@ -60,11 +60,11 @@ impl Drop for LeasedArena {
     }
 }
 
-/// The arena of one program, until it is dropped.
+/// The arena for one program, until dropped.
 ///
-/// A lease borrows nothing: it can move to another thread or task, and be kept with the state of
-/// a session. Its content is that of an earlier lease, unless the pool
-/// [clears](crate::serve::pool::PoolBuilder::clear_returned) what is given back.
+/// A lease borrows nothing: a lease can move to another thread or task, and be kept with the state
+/// of a session. The content is that of an earlier lease, unless the pool
+/// [clears](crate::serve::pool::PoolBuilder::clear_returned) returned blocks.
 #[derive(Debug)]
 pub struct Lease {
     program: Arc<Program>,
@@ -86,7 +86,7 @@ impl Lease {
         &self.program
     }
 
-    /// Returns the plan of the program.
+    /// Returns the program's plan.
     pub fn plan(&self) -> &Plan {
         self.program.plan()
     }
@@ -96,11 +96,11 @@ impl Lease {
         &self.leased.arena
     }
 
-    /// Runs the program: calls `kernel` with every step and its memory, in order.
+    /// Runs the program: calls `kernel` with every step and the step's memory, in order.
     ///
     /// # Errors
     ///
-    /// The first error of `kernel`.
+    /// The first error from `kernel`.
     pub fn run<E: From<Error>>(
         &mut self,
         kernel: impl FnMut(ProgramStep<'_>, &mut StepMemory<'_>) -> Result<(), E>,
@@ -108,7 +108,7 @@ impl Lease {
         self.leased.arena.run(&self.program, kernel)
     }
 
-    /// Lends the memory of the step at a position.
+    /// Lends the memory for the step at a position.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Lease {
         self.leased.arena.step(&self.program, step)
     }
 
-    /// Returns the bytes of `value`.
+    /// Returns `value`'s bytes.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Lease {
         self.leased.arena.value(self.program.plan(), value)
     }
 
-    /// Returns the bytes of `value` to write.
+    /// Returns `value`'s bytes to write.
     ///
     /// # Errors
     ///
@@ -144,8 +144,8 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// As [`value`](Self::value), and [`Error::InvalidCast`] if the value's size is no multiple
-    /// of that of an element, or its address none of an element's alignment.
+    /// As [`value`](Self::value), and [`Error::InvalidCast`] if size or address of the value does
+    /// not fit the element type.
     pub fn value_as<T: Pod>(&self, value: ValueId) -> Result<&[T]> {
         self.leased.arena.value_as(self.program.plan(), value)
     }

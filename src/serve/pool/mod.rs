@@ -1,19 +1,18 @@
-//! Pools: one cap of bytes for the arenas of many programs and threads.
+//! Pools: a shared cap in bytes for the arenas of many programs and threads.
 //!
-//! An [`ArenaPool`] leases arenas. A [`Lease`] has the memory of one [`Program`] for itself, and
-//! gives it back when it is dropped. All blocks of a pool together, leased and free, never have
-//! more bytes than its cap, so programs that fit side by side run side by side, and others wait
-//! for each other.
+//! An [`ArenaPool`] leases arenas. A [`Lease`] has exclusive memory for one [`Program`], and gives
+//! the memory back when dropped. All blocks of a pool together, leased and free, never exceed the
+//! cap, so programs that fit side by side run side by side, and other programs wait.
 //!
-//! Whoever waits is served in the order of arrival: a small request does not overtake a large one,
-//! which so cannot starve. Waiting is a thread's ([`ArenaPool::wait`]) or a task's
-//! ([`ArenaPool::lease`], a future that needs no particular executor and may be dropped at any
-//! time). A lease that is dropped in a panic is given back like others.
+//! Requests are served in order of arrival: a small request does not overtake a large request,
+//! which so cannot starve. A thread waits with [`ArenaPool::wait`]; a task waits with
+//! [`ArenaPool::lease`], a future that needs no particular executor and may be dropped at any time.
+//! A lease that is dropped in a panic is given back like any other lease.
 //!
-//! The rules of sizes are those of `MXNet`'s pooled storage managers, see [`Rounding`]. Their pools
+//! The size rules are those of `MXNet`'s pooled storage managers, see [`Rounding`]. Those pools
 //! reuse a block for its own size only, and free all blocks or none (apache/mxnet issues 3055,
-//! 12460, 18982, 19585); here a free block also serves requests of at least three quarters of its
-//! size, and the blocks that have been free for the longest time are freed first.
+//! 12460, 18982, 19585). Here a free block also serves requests that use at least three quarters of
+//! the block, and the blocks that have been free for the longest time are freed first.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -67,11 +66,11 @@ use state::{PoolState, Signal, Ticket};
 /// Alignment of blocks, in bytes, at least: a cache line, and a vector register.
 const ALIGNMENT: u64 = 64;
 
-/// Numbers of an [`ArenaPool`].
+/// Statistics of an [`ArenaPool`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStatistics {
-    /// Bytes of the blocks that are leased now.
+    /// Bytes in the blocks that are leased now.
     pub leased_bytes: u64,
     /// Bytes of the blocks that are free now, and kept.
     pub free_bytes: u64,
@@ -87,7 +86,7 @@ pub struct PoolStatistics {
     pub evicted: u64,
     /// Requests that had to wait.
     pub waits: u64,
-    /// Requests that were refused, since they did not want to wait any longer.
+    /// Requests that were refused because their wait was over.
     pub refused: u64,
     /// Requests that wait now.
     pub waiting: usize,
@@ -117,14 +116,14 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets the sizes of blocks. Default: multiples of 4,096 bytes.
+    /// Sets the block sizes. Default: multiples of 4,096 bytes.
     pub fn rounding(mut self, rounding: Rounding) -> Self {
         self.rounding = rounding;
         self
     }
 
-    /// Makes the pool fill blocks with zeros when they are given back, so that no lease sees the
-    /// content of an earlier one. Default: content stays until it is overwritten.
+    /// Makes the pool fill returned blocks with zeros, so that no lease sees earlier content.
+    /// Default: content stays until overwritten.
     pub fn clear_returned(mut self) -> Self {
         self.clears = true;
         self
@@ -132,8 +131,8 @@ impl PoolBuilder {
 
     /// Sets the source of blocks. Default: the global allocator.
     ///
-    /// A block must have exactly the bytes that are asked for, since the pool counts those. To free
-    /// a block must not use the pool.
+    /// A block must have exactly the requested bytes, since the pool counts requested bytes.
+    /// Freeing a block must not use the pool.
     pub fn backing(mut self, backing: impl ArenaAllocator + 'static) -> Self {
         self.backing = Box::new(backing);
         self
@@ -160,9 +159,9 @@ impl PoolBuilder {
     }
 }
 
-/// A source of arenas for many programs and threads, below one cap of bytes.
+/// A source of arenas for many programs and threads, below one cap in bytes.
 ///
-/// Clones are handles of the same pool. See the [module](self).
+/// Clones are handles to the same pool. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct ArenaPool {
     shared: Arc<Shared>,
@@ -179,7 +178,7 @@ struct Shared {
 }
 
 impl ArenaPool {
-    /// Returns the options of a new pool.
+    /// Returns the options for a new pool.
     pub fn builder() -> PoolBuilder {
         PoolBuilder {
             cap: MAX_BYTES,
@@ -195,16 +194,16 @@ impl ArenaPool {
         self.shared.cap
     }
 
-    /// Returns the numbers of this moment.
+    /// Returns the current statistics.
     pub fn statistics(&self) -> PoolStatistics {
         self.shared.state().statistics()
     }
 
-    /// Returns a lease if the memory is there and nobody waits for it.
+    /// Returns a lease if the memory is there and no other request waits.
     ///
     /// # Errors
     ///
-    /// - [`Error::PoolBusy`] if too many bytes are leased, or others wait.
+    /// - [`Error::PoolBusy`] if too many bytes are leased, or other requests wait.
     /// - [`Error::LeaseTooLarge`] if the program needs more bytes than the cap.
     /// - [`Error::ArenaCommit`] if there is not enough memory.
     /// - [`Error::BufferTooSmall`], [`Error::MisalignedBuffer`], [`Error::ArenaState`] if the
@@ -216,7 +215,7 @@ impl ArenaPool {
         }
     }
 
-    /// Returns a lease; the thread waits for the memory, at most for `timeout` if there is one.
+    /// Returns a lease; the thread waits for the memory, at most for `timeout` if given.
     ///
     /// # Errors
     ///
@@ -225,7 +224,7 @@ impl ArenaPool {
         Ok(self.leased(program, self.shared.wait(program.plan(), timeout)?))
     }
 
-    /// Returns the memory of a plan, for runners that need no program; otherwise as
+    /// Returns a plan's memory, for runners that need no program; otherwise as
     /// [`wait`](Self::wait).
     ///
     /// # Errors
@@ -235,20 +234,20 @@ impl ArenaPool {
         Ok(LeasedArena::new(self.clone(), plan, self.shared.wait(plan, timeout)?))
     }
 
-    /// Returns a future of a lease.
+    /// Returns a lease as a future.
     ///
-    /// The future works with every executor, and leaves the queue when dropped. It has no limit of
-    /// time: see [`lease_until`](Self::lease_until).
+    /// The future works with every executor, and leaves the queue when dropped. There is no time
+    /// limit: see [`lease_until`](Self::lease_until).
     pub fn lease(&self, program: &Arc<Program>) -> Leasing {
         Leasing::new(self.clone(), Arc::clone(program))
     }
 
     /// Returns a lease; the task waits for the memory, at most until `timer` is done.
     ///
-    /// A timer is any future, so that this works with every executor: for example
-    /// `tokio::time::sleep(Duration::from_millis(20))`, or the end of a connection. A lease that is
-    /// there at once is given without a look at the timer. Nothing is allocated, and a future that is
-    /// dropped leaves the queue.
+    /// A timer is any future, so that the function works with every executor: for example
+    /// `tokio::time::sleep(Duration::from_millis(20))`, or the end of a connection. If the memory
+    /// is there at once, the timer is not polled. Nothing is allocated, and a dropped future leaves
+    /// the queue.
     ///
     /// ```
     /// # use std::future;
@@ -291,8 +290,8 @@ impl ArenaPool {
         .await
     }
 
-    /// Frees the free blocks, those that have been free for the longest time first, until they
-    /// have at most `keep` bytes; returns the bytes that were freed.
+    /// Frees the free blocks, the longest free first, until at most `keep` bytes are left; returns
+    /// the freed bytes.
     pub fn trim(&self, keep: u64) -> u64 {
         let mut state = self.shared.state();
         let freed = state.trim(keep);
@@ -325,20 +324,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns memory for a plan if it is there, and nobody else is next.
+    /// Returns memory for a plan if the memory is there, and no other request is next.
     ///
-    /// Otherwise whoever has a `signal` joins the queue, and is signaled when it is worth looking
-    /// again.
+    /// Otherwise a request with a `signal` joins the queue, and is signaled when polling again may
+    /// succeed.
     fn poll(
         &self,
         plan: &Plan,
         ticket: &mut Option<Ticket>,
         signal: Option<&dyn Fn() -> Signal>,
     ) -> Result<Poll<Vec<Region<'static>>>> {
-        // Declared first, so that a panic of the backing unlocks the books before this needs them.
+        // Declared first, so that a panic of the backing unlocks the books before the drop needs
+        // the books.
         let mut unfinished;
         let mut state = self.state();
-        // Refused before it waits, and in no case twice.
+        // A plan above the cap is refused before waiting, and only once.
         state.demand(plan)?;
         let grant = if state.is_next(*ticket) { state.grant(plan)? } else { None };
         let Some(grant) = grant else {
@@ -364,7 +364,7 @@ impl Shared {
         Ok(Poll::Ready(core::mem::take(&mut unfinished.regions)))
     }
 
-    /// Returns memory for a plan; the thread waits for it, at most for `timeout` if there is one.
+    /// Returns memory for a plan; the thread waits for the memory, at most for `timeout` if given.
     fn wait(&self, plan: &Plan, timeout: Option<Duration>) -> Result<Vec<Region<'static>>> {
         if timeout.is_some_and(|timeout| timeout.is_zero()) {
             let found = self.poll(plan, &mut None, None)?;
@@ -389,7 +389,7 @@ impl Shared {
         }
     }
 
-    /// Leaves the queue, and signals whoever is next.
+    /// Leaves the queue, and signals the next request.
     fn leave(&self, ticket: &mut Option<Ticket>) {
         let Some(ticket) = ticket.take() else { return };
         let mut state = self.state();
@@ -418,8 +418,8 @@ impl Shared {
         }
     }
 
-    /// Gives blocks to the backing. The books stay locked meanwhile, so that nobody allocates
-    /// bytes that are counted as free and are not free yet.
+    /// Gives blocks to the backing. The books stay locked meanwhile, so that nobody allocates bytes
+    /// that are counted as free and are not free yet.
     fn free(&self, blocks: Vec<Measured>) {
         if !blocks.is_empty() {
             let mut backing = self.backing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -475,7 +475,7 @@ impl<'a> Unfinished<'a> {
         Self { shared, regions, missing }
     }
 
-    /// Allocates what is missing.
+    /// Allocates the missing blocks.
     fn allocate(&mut self, plan: &Plan) -> Result<()> {
         for (space, region) in plan.spaces().iter().zip(&mut self.regions) {
             let bytes = self.shared.rounding.round(space.arena_bytes)?;

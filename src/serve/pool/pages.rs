@@ -1,4 +1,4 @@
-//! Blocks of pages that are mapped for them alone.
+//! Separately mapped pages as blocks.
 
 use alloc::boxed::Box;
 
@@ -7,13 +7,13 @@ use memmap2::MmapMut;
 use crate::base::{Alignment, Error, Result};
 use crate::run::arena::{ArenaAllocator, ArenaBlock};
 
-/// Bytes of a huge page of most processors.
+/// Bytes in a huge page on most processors.
 const HUGE: u64 = 2 << 20;
 
-/// Zeroed pages of the operating system, which get them back as soon as a block is freed.
+/// Zeroed pages from the operating system, returned as soon as a block is freed.
 ///
 /// An allocator may keep freed memory, so that a process stays larger than its pool; mapped pages
-/// go at once.
+/// are released at once.
 ///
 /// ```
 /// use arenaplan::ArenaPool;
@@ -34,11 +34,11 @@ impl Pages {
         Self { is_huge: false }
     }
 
-    /// Returns the source of pages that Linux is asked to make huge (`MADV_HUGEPAGE`), of which a
-    /// processor's tables hold more bytes.
+    /// Returns the source of pages that Linux is asked to make huge (`MADV_HUGEPAGE`): a
+    /// processor's tables cover more bytes with huge pages.
     ///
-    /// Blocks then begin at multiples of 2 MiB. The request is advice: where the system has no
-    /// such pages, ordinary ones do.
+    /// Blocks then begin at multiples of 2 MiB. The request is advice: a system without such pages
+    /// gives ordinary pages.
     #[must_use]
     pub const fn huge() -> Self {
         Self { is_huge: true }

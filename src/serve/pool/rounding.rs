@@ -1,4 +1,4 @@
-//! Sizes of the blocks that a pool asks for.
+//! Block sizes that a pool asks for.
 
 use alloc::{format, string::String};
 
@@ -29,7 +29,7 @@ enum Rule {
 }
 
 impl Rounding {
-    /// Sizes stay as they are.
+    /// Sizes stay unchanged.
     pub const EXACT: Self = Self(Rule::Exact);
 
     /// Multiples of 4,096 bytes.
@@ -51,13 +51,13 @@ impl Rounding {
     }
 
     /// Returns the rule that rounds up to a power of two of at least `page` bytes, and sizes above
-    /// 2 to the power of `cutoff` bytes to a multiple of that.
+    /// 2 to the power `cutoff` bytes to a multiple of that power.
     ///
     /// `MXNet`'s defaults are 4,096 and 24.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidOption`] if `page` is no power of two, or `cutoff` is less than its
+    /// [`Error::InvalidOption`] if `page` is not a power of two, or `cutoff` is less than its
     /// logarithm or more than 62.
     pub fn powers(page: u64, cutoff: u32) -> Result<Self> {
         if !page.is_power_of_two() {
@@ -70,7 +70,7 @@ impl Rounding {
         Ok(Self(Rule::Powers { page, cutoff }))
     }
 
-    /// Returns the size of the block for a request of `bytes` bytes; none for none.
+    /// Returns the block size for a request of `bytes` bytes; 0 for 0.
     ///
     /// # Errors
     ///

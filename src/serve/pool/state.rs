@@ -1,4 +1,4 @@
-//! The books of a pool: blocks that are free, bytes that are held, and who waits.
+//! The books of a pool: free blocks, held bytes, and waiting requests.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -10,10 +10,10 @@ use crate::plan::Plan;
 use crate::run::arena::{Measured, Region};
 use crate::serve::pool::{PoolStatistics, Rounding};
 
-/// A free block serves a request if at most this part of it would be unused.
+/// A free block serves a request if at most this part of the block would be unused.
 const MOST_UNUSED: u64 = 4;
 
-/// Whoever waits for a lease.
+/// A waiting request's wake-up.
 #[derive(Debug)]
 pub(super) enum Signal {
     Thread(Thread),
@@ -41,7 +41,7 @@ impl Signal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
 
-/// Blocks for the spaces of a plan.
+/// Blocks for a plan's spaces.
 #[derive(Debug)]
 pub(super) struct Grant {
     /// By space. A space whose block is still to be allocated has a region without bytes.
@@ -55,11 +55,11 @@ pub(super) struct PoolState {
     cap: u64,
     keep: u64,
     rounding: Rounding,
-    /// Bytes of all blocks, leased and free, and of those that are being allocated.
+    /// Bytes in all blocks, leased, free, and in allocation.
     held: u64,
-    /// Bytes of the free blocks.
+    /// Bytes in the free blocks.
     free_bytes: u64,
-    /// Those that were returned last are at the end.
+    /// Free blocks; the last returned blocks are at the end.
     free: Vec<Measured>,
     /// Vectors without elements, kept for their capacity.
     empty: Vec<Vec<Region<'static>>>,
@@ -84,7 +84,7 @@ impl PoolState {
         }
     }
 
-    /// Returns the numbers of this moment.
+    /// Returns the current statistics.
     pub(super) fn statistics(&self) -> PoolStatistics {
         PoolStatistics {
             leased_bytes: self.held - self.free_bytes,
@@ -94,7 +94,7 @@ impl PoolState {
         }
     }
 
-    /// Returns the bytes of the blocks for a plan, or an error if they are more than the cap.
+    /// Returns the bytes of the blocks for a plan, or an error if the bytes exceed the cap.
     ///
     /// A plan that passes here makes no error in [`grant`](Self::grant), which would lose blocks.
     pub(super) fn demand(&self, plan: &Plan) -> Result<u64> {
@@ -109,7 +109,7 @@ impl PoolState {
         Ok(bytes)
     }
 
-    /// Returns whether it is the turn of a ticket, or of a newcomer without one.
+    /// Returns whether a ticket, or a newcomer without a ticket, is next.
     pub(super) fn is_next(&self, ticket: Option<Ticket>) -> bool {
         self.queue.front().map(|(first, _)| *first) == ticket
     }
@@ -189,14 +189,14 @@ impl PoolState {
         self.held -= bytes;
     }
 
-    /// Takes blocks back; returns those that the pool does not keep.
+    /// Takes blocks back; returns the blocks that the pool does not keep.
     pub(super) fn give_back(&mut self, mut regions: Vec<Region<'static>>) -> Vec<Measured> {
         free(self, &mut regions);
         self.empty.push(regions);
         self.trim(self.keep)
     }
 
-    /// Evicts free blocks until at most `keep` bytes of them are left.
+    /// Evicts free blocks until at most `keep` bytes are left.
     pub(super) fn trim(&mut self, keep: u64) -> Vec<Measured> {
         let mut evicted = Vec::new();
         while self.free_bytes > keep {
@@ -214,25 +214,25 @@ impl PoolState {
         ticket
     }
 
-    /// Replaces the signal of a ticket, and returns the old one.
+    /// Replaces a ticket's signal, and returns the old signal.
     pub(super) fn renew(&mut self, ticket: Ticket, signal: Signal) -> Option<Signal> {
         let place = self.queue.iter_mut().find(|(each, _)| *each == ticket)?;
         Some(core::mem::replace(&mut place.1, signal))
     }
 
-    /// Takes a ticket out of the queue, and returns its signal.
+    /// Takes a ticket out of the queue, and returns the ticket's signal.
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Signal> {
         let at = self.queue.iter().position(|(each, _)| *each == ticket)?;
         self.queue.remove(at).map(|(_, signal)| signal)
     }
 
-    /// Returns the signal of whoever is next.
+    /// Returns the next request's signal.
     pub(super) fn next(&self) -> Option<Signal> {
         self.queue.front().map(|(_, signal)| signal.again())
     }
 }
 
-/// Puts the blocks of regions among the free ones, and leaves the vector empty.
+/// Puts the blocks of regions among the free blocks, and leaves the vector empty.
 fn free(state: &mut PoolState, regions: &mut Vec<Region<'static>>) {
     for region in regions.drain(..) {
         if let Region::Block(block) = region {

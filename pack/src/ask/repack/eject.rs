@@ -3,8 +3,8 @@
 //! # References
 //!
 //! Glover, "Ejection chains, reference structures and alternating path methods for traveling
-//! salesman problems", Discrete Applied Mathematics 65, 1996. Weights that grow with each ejection are
-//! those of the breakout method (Morris, AAAI 1993).
+//! salesman problems", Discrete Applied Mathematics 65, 1996. Weights that grow with each ejection
+//! are the weights in the breakout method (Morris, AAAI 1993).
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -15,25 +15,27 @@ use crate::base::BufferId;
 use crate::solve::Budget;
 use crate::{Buffer, Problem};
 
-/// Cost of a buffer that must not be displaced; costs of all others together are less.
+/// Cost of a buffer that must not be displaced; the costs of all other buffers sum to less.
 const FIXED: i128 = 1 << 100;
-/// Cost of a buffer that leaves its old offset.
+/// Cost of a buffer that leaves the old offset.
 const LEAVES_HOME: i128 = 1 << 20;
-/// Buffers that are placed, at most, for each one that has no offset at first.
+/// Most placements for each buffer without an offset at the start.
 const STEPS_PER_BUFFER: usize = 32;
-/// Steps of small problems.
+/// Placements for small problems.
 const LEAST_STEPS: usize = 4096;
-/// Pairs of buffers that are compared, at most.
+/// Most pairs of buffers that are compared.
 const MOST_PAIRS: usize = 1 << 26;
-/// Times that every moved buffer is tried at its old offset: one that returns may make room for another.
+/// Rounds in which every moved buffer is tried at its old offset: a buffer that returns may make
+/// room for another.
 const ROUNDS: usize = 3;
 
-/// Places the buffers that have none of the `places`, below the limits of their spaces.
+/// Places the buffers without an offset in `places`, below the limits of their spaces.
 ///
-/// Each gets the offset at which the buffers that it displaces cost least: more if they are large and
-/// live long, and more if they are at their old offsets, `home`. Displaced buffers are placed in turn. Buffers that are
-/// `fixed` are never displaced. At last, buffers return to free old offsets. Nothing is returned if the chains do not
-/// end, or if the problem has groups, or pairs that must be apart.
+/// Each buffer gets the offset at which displaced buffers cost least: a buffer costs more if it is
+/// large and lives long, and if it is at its old offset, `home`. Displaced buffers are placed in
+/// turn. Buffers that are `fixed` are never displaced. At last, buffers return to free old offsets.
+/// Returns `None` if the chains do not end, or if the problem has groups, or pairs that must be
+/// apart.
 pub(super) fn eject(
     problem: &Problem,
     home: &[Option<u64>],
@@ -52,7 +54,7 @@ pub(super) fn eject(
     chains.offsets.into_iter().collect()
 }
 
-/// The buffers of a problem, some of them at offsets.
+/// The buffers of a problem, some with offsets.
 struct BufferChains<'p> {
     problem: &'p Problem,
     home: &'p [Option<u64>],
@@ -60,17 +62,17 @@ struct BufferChains<'p> {
     limits: &'p [u64],
     offsets: Vec<Option<u64>>,
     births: Births,
-    /// Bytes × steps of each buffer, over those of the mean one.
+    /// Bytes × steps by buffer, relative to the mean buffer.
     area: Vec<i128>,
-    /// The price of displacing each buffer.
+    /// The price to displace each buffer.
     weight: Vec<i128>,
     waiting: Vec<usize>,
-    /// Ranges of offsets at which the current buffer would displace another one.
+    /// Offset ranges at which the current buffer would displace another buffer.
     blocks: Vec<BlockedOffsets>,
     pairs: usize,
 }
 
-/// Offsets at which a buffer collides with another one, or with reserved bytes.
+/// Offsets at which a buffer collides with another buffer, or with reserved bytes.
 struct BlockedOffsets {
     offsets: Range<u64>,
     cost: i128,
@@ -92,7 +94,7 @@ impl<'p> BufferChains<'p> {
         let buffers = problem.buffers();
         let count = i128::try_from(buffers.len()).unwrap_or(i128::MAX);
         let mean = (buffers.iter().map(area).sum::<i128>() / count.max(1)).max(1);
-        // Relative to the mean, so that no sum of costs is as large as that of a fixed buffer.
+        // Relative to the mean, so that no sum of costs reaches a fixed buffer's cost.
         let area: Vec<i128> =
             buffers.iter().map(|it| area(it).saturating_mul(LEAVES_HOME) / mean).collect();
         let weight = area.clone();
@@ -102,7 +104,7 @@ impl<'p> BufferChains<'p> {
         Self { problem, home, fixed, limits, offsets, births, area, weight, waiting, blocks, pairs }
     }
 
-    /// Places all waiting buffers, the largest ones first.
+    /// Places all waiting buffers, the largest first.
     fn settle(&mut self, budget: &Budget<'_>) -> Option<()> {
         let steps = self.waiting.len().saturating_mul(STEPS_PER_BUFFER).max(LEAST_STEPS);
         let nodes = budget.nodes.and_then(|nodes| usize::try_from(nodes).ok());
@@ -128,7 +130,7 @@ impl<'p> BufferChains<'p> {
         None
     }
 
-    /// Finds the offsets at which a buffer collides with one that has an offset.
+    /// Finds the offsets at which a buffer collides with a placed buffer.
     fn find_blocks(&mut self, item: usize) {
         let Self { problem, births, offsets, blocks, .. } = self;
         let buffer = &problem.buffers()[item];
@@ -161,7 +163,8 @@ impl<'p> BufferChains<'p> {
         }
     }
 
-    /// Returns the offset with the least cost, the old one or the lowest of those, with its cost.
+    /// Returns the offset with the least cost, the old offset or the lowest such offset, with the
+    /// cost.
     fn cheapest(&self, item: usize) -> Option<(i128, u64)> {
         let buffer = &self.problem.buffers()[item];
         let limit = self.limits[buffer.space().index()];
@@ -206,7 +209,7 @@ impl<'p> BufferChains<'p> {
         }
     }
 
-    /// Moves buffers back to their old offsets where these are free.
+    /// Moves buffers back to free old offsets.
     fn return_home(&mut self) {
         let buffers = self.problem.buffers();
         let is_away =
@@ -219,7 +222,7 @@ impl<'p> BufferChains<'p> {
                     return false;
                 }
                 self.find_blocks(it);
-                // The old offset comes first among those that cost nothing.
+                // The old offset comes first among free offsets.
                 let found =
                     self.cheapest(it).filter(|&(cost, at)| cost == 0 && Some(at) == self.home[it]);
                 if let Some((_, at)) = found {

@@ -12,12 +12,12 @@ use crate::{Buffer, Packing, Problem, Space, SpacePacking, Status};
 use eject::eject;
 use restack::restack;
 
-/// Search nodes of each packing with fixed buffers, unless the caller limits them.
+/// Search nodes per packing with fixed buffers, unless the caller sets a limit.
 const NODES: u64 = 5_000;
 /// Times that more buffers are released before all are.
 const RINGS: usize = 4;
 
-/// A packing beside an old one.
+/// A packing close to an old packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repacking {
@@ -26,23 +26,24 @@ pub struct Repacking {
     /// Buffers that are not at their old offset.
     pub moved: Vec<BufferId>,
     /// Bytes that all spaces together need if only those buffers move that must: the price of
-    /// staying is the difference to the peak of the packing.
+    /// staying is the difference to the packing's peak.
     pub peak_of_staying: u64,
 }
 
-/// Packs a changed problem so that few buffers leave their `old` offsets.
+/// Packs a changed problem such that few buffers leave their `old` offsets.
 ///
-/// The peak of each space is at most that of [`solve`] from scratch, or at most the capacity if there
-/// is one that can be met. New buffers have no old offset. First only those buffers move whose old
-/// offsets contradict each other or exceed that peak. If the others leave these no room, ejection chains
-/// displace few others. Where the largest load is nearly the peak, the buffers that are live there are
-/// a stack without gaps: it is rebuilt with few moves, and chains place the others around it. Or all that are
-/// live with moved ones move, too, and so on; of these answers, the one with the fewest moves counts.
+/// The peak of each space is at most the peak by [`solve`] from scratch, or at most the capacity,
+/// if the capacity can be met. New buffers have no old offset. At first, only buffers move whose
+/// old offsets contradict each other or exceed that peak. If the other buffers leave no room,
+/// ejection chains displace a few of them. Where the largest load is nearly the peak, the buffers
+/// live there form a stack without gaps: the stack is rebuilt with few moves, and chains place the
+/// other buffers around it. Alternatively, all buffers that are live together with moved buffers
+/// move, too, and so on. The answer with the fewest moves is returned.
 ///
 /// # Errors
 ///
-/// Those of [`solve`], and [`Error::InvalidBuffer`] if there is not one old offset, or none, for each
-/// buffer, or if a buffer may be in several spaces.
+/// As [`solve`], and [`Error::InvalidBuffer`] if `old` does not have one entry per buffer, or if a
+/// buffer may be in several spaces.
 ///
 /// # Examples
 ///
@@ -93,7 +94,7 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
         let stacked = around_stacks(problem, old, &limits, budget);
         let of_chains = chained.into_iter().chain(stacked);
         let of_chains = of_chains.map(|offsets| packing_of(problem, offsets, fresh.nodes()));
-        // Chains apply the rules of a problem in code of their own: a mistake there must not get out.
+        // Chains apply a problem's rules in separate code: a mistake there must not get out.
         let is_valid = |it: &Packing| {
             let checked = it.check(problem);
             debug_assert!(checked.is_ok(), "a chain broke a rule: {checked:?}");
@@ -110,7 +111,7 @@ pub fn repack(problem: &Problem, old: &[Option<u64>], budget: &Budget<'_>) -> Re
         best = found.into_iter().min_by_key(|it| moved(old, it).count());
     }
     let mut packing = best.unwrap_or_else(|| fresh.clone());
-    // The bounds are those of the problem, not of the one with fixed buffers.
+    // The bounds belong to the problem, not to the problem with fixed buffers.
     for ((it, fresh), space) in packing.spaces.iter_mut().zip(&fresh.spaces).zip(problem.spaces()) {
         it.lower_bound = fresh.lower_bound.min(it.peak);
         it.status = Status::of(it.peak, it.lower_bound, space.capacity());
@@ -125,7 +126,7 @@ fn moved<'a>(old: &'a [Option<u64>], packing: &'a Packing) -> impl Iterator<Item
     (0..old.len()).filter(is_moved).map(BufferId::new)
 }
 
-/// Returns the offsets of ejection chains around rebuilt stacks of the fullest steps.
+/// Returns the offsets by ejection chains around rebuilt stacks at the fullest steps.
 fn around_stacks(
     problem: &Problem,
     old: &[Option<u64>],
@@ -148,12 +149,12 @@ fn around_stacks(
     eject(problem, old, &only(&places, &kept), &is_stacked, limits, budget)
 }
 
-/// Returns the offsets of the buffers that are `kept`.
+/// Returns the offsets of the buffers in `kept`.
 fn only(offsets: &[Option<u64>], kept: &[bool]) -> Vec<Option<u64>> {
     offsets.iter().zip(kept).map(|(at, kept)| at.filter(|_| *kept)).collect()
 }
 
-/// Returns a packing of these offsets, with bounds that hold for any.
+/// Returns a packing with these offsets, with bounds that hold for any packing.
 fn packing_of(problem: &Problem, offsets: Vec<u64>, nodes: u64) -> Packing {
     let spaces = problem.spaces().iter().enumerate().map(|(space, it)| {
         let placed = problem.buffers().iter().zip(&offsets);
@@ -167,7 +168,8 @@ fn packing_of(problem: &Problem, offsets: Vec<u64>, nodes: u64) -> Packing {
     Packing { spaces: spaces.collect(), places, offsets, nodes, choice: None }
 }
 
-/// Packs around the buffers that are `kept` at their old offsets; nothing if that exceeds a limit.
+/// Packs around the buffers that are `kept` at their old offsets; `None` if the result exceeds a
+/// limit.
 fn around(
     problem: &Problem,
     old: &[Option<u64>],
@@ -192,7 +194,7 @@ fn around(
         Err(Error::PinConflict { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // The first answer places buffers at their hints, while searches do not look at hints.
+    // The first answer places buffers at their hints; searches ignore hints.
     for nodes in [Some(0), budget.nodes] {
         match solve(&fixed, &Budget { nodes, ..*budget }) {
             Ok(packing) => {
@@ -208,9 +210,9 @@ fn around(
     Ok(None)
 }
 
-/// Returns which buffers may stay together at their old offsets, below the limits if there are any.
+/// Returns the buffers that may stay together at their old offsets, below the limits if any.
 ///
-/// Of each contradiction, the buffer with most contradictions moves, but none that is `fixed`.
+/// In each contradiction, the buffer with most contradictions moves, but no buffer that is `fixed`.
 fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64], fixed: &[bool]) -> Vec<bool> {
     let mut kept: Vec<bool> = problem
         .buffers()
@@ -246,7 +248,7 @@ fn keepable(problem: &Problem, old: &[Option<u64>], limits: &[u64], fixed: &[boo
         let Some(most) = most.filter(|&it| degree[it] > 0) else { break };
         kept[most] = false;
     }
-    // Buffers of one group stay together, or none does.
+    // The buffers of a group stay together, or none stays.
     let group = |index: usize| {
         let buffer = &problem.buffers()[index];
         buffer.group().map(|group| (buffer.space(), group))
@@ -286,7 +288,7 @@ fn contradictions(problem: &Problem, old: &[Option<u64>], kept: &[bool]) -> Vec<
     pairs
 }
 
-/// Releases the buffers that are live together with released ones.
+/// Releases the buffers that are live together with released buffers.
 fn release_neighbors(problem: &Problem, kept: &mut [bool]) {
     let mut free: Vec<(LiveRange, usize)> = Vec::new();
     for (buffer, _) in problem.buffers().iter().zip(&*kept).filter(|(_, kept)| !**kept) {

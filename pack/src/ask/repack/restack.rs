@@ -1,4 +1,4 @@
-//! Rebuilding the fullest section of an old packing with few moves.
+//! Rebuilds the fullest section of an old packing with few moves.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,18 +11,19 @@ use crate::base::{BufferId, SpaceId, Step};
 const MOST_SUMS: usize = 2_000;
 /// Buffers that fill one hole, at most.
 const MOST_FILLERS: u8 = 6;
-/// Neighbors of a hole that move with it, at most.
+/// Most neighbors of a hole that move with the hole.
 const MOST_NEIGHBORS: usize = 4;
 
-/// Returns new offsets, below `limit`, of the buffers of a space that are live at the step of its largest
-/// load; nothing if there are none, or if these buffers have pins, windows or rules.
+/// Returns new offsets, below `limit`, for the buffers in a space that are live at the step with
+/// the largest load; `None` if there are no such buffers, or if these buffers have pins, windows or
+/// rules.
 ///
-/// Where the largest load is the limit, or nearly, those buffers are a stack almost without gaps, so a buffer
-/// that has grown fits nowhere, and one that has shrunk leaves a gap that is too much. Such buffers go
-/// to the top of the stack, and the holes that they leave are filled by buffers from the top whose sizes
-/// have the sum that is needed (a subset-sum problem for each hole). Where no sizes have that sum, a hole grows by
-/// some of its neighbors. The top that is taken apart is made larger until the holes can be filled, and on
-/// while that may move fewer buffers.
+/// Where the largest load is the limit, or nearly, those buffers are a stack almost without gaps.
+/// So a grown buffer fits nowhere, and a shrunken buffer leaves a gap that is too much. Such
+/// buffers go to the top of the stack, and each hole is filled by buffers from the top whose sizes
+/// have the needed sum (a subset-sum problem). Where no sizes have that sum, a hole grows by some
+/// neighbors. The part of the top that is taken apart grows until the holes can be filled, and
+/// further while fewer buffers may move.
 pub(super) fn restack(
     problem: &Problem,
     old: &[Option<u64>],
@@ -45,7 +46,7 @@ pub(super) fn restack(
     stack.fill()
 }
 
-/// Returns the step at which most bytes of a space are live.
+/// Returns the step at which most bytes in a space are live.
 fn fullest_step(problem: &Problem, space: SpaceId) -> Option<Step> {
     let mut events: Vec<(Step, bool, u64)> = Vec::new();
     for buffer in problem.buffers().iter().filter(|it| it.space() == space) {
@@ -67,7 +68,7 @@ fn fullest_step(problem: &Problem, space: SpaceId) -> Option<Step> {
     most.map(|(_, step)| step)
 }
 
-/// Returns whether a buffer may have any aligned offset, and all of its bytes are needed.
+/// Returns whether a buffer may have any aligned offset, and all bytes are needed.
 fn is_plain(problem: &Problem, index: usize) -> bool {
     let buffer = &problem.buffers()[index];
     let id = BufferId::new(index);
@@ -83,17 +84,17 @@ fn is_plain(problem: &Problem, index: usize) -> bool {
         && !has_rule(&rules.apart)
 }
 
-/// The buffers of one section, from the ground up. Sizes are multiples of the largest alignment.
+/// The buffers in one section, from the ground up. Sizes are multiples of the largest alignment.
 struct Stack<'p> {
     problem: &'p Problem,
     old: &'p [Option<u64>],
     mask: u64,
     limit: u64,
-    /// Buffers that stay, in the order of their offsets.
+    /// Buffers that stay, by offset.
     kept: Vec<PlacedBuffer>,
-    /// Buffers that do not, with their sizes: those that must move, and those from the top.
+    /// Buffers that move, with sizes: the buffers that must move, and the buffers from the top.
     moving: Vec<(usize, u64)>,
-    /// How many of them must move.
+    /// Number of buffers that must move.
     forced: usize,
 }
 
@@ -116,12 +117,12 @@ impl<'p> Stack<'p> {
         Self { problem, old, mask, limit, kept: Vec::new(), moving: Vec::new(), forced: 0 }
     }
 
-    /// Returns the size of a buffer with the pad before the next one.
+    /// Returns the size of a buffer with the pad before the next buffer.
     fn size(&self, index: usize) -> Option<u64> {
         Some(self.problem.buffers()[index].bytes().checked_add(self.mask)? & !self.mask)
     }
 
-    /// Divides the buffers into those that stay and those that must move.
+    /// Divides the buffers into buffers that stay and buffers that must move.
     fn divide(&mut self, live: &[usize]) -> Option<()> {
         let mut placed = Vec::with_capacity(live.len());
         for &index in live {
@@ -137,7 +138,7 @@ impl<'p> Stack<'p> {
         }
         placed.sort_unstable_by_key(|it| (it.offset, it.index));
         for it in placed {
-            // Of two that share bytes, the lower one has grown.
+            // Of two buffers that share bytes, the lower buffer has grown.
             if let Some(below) = self.kept.pop_if(|below| below.end() > it.offset) {
                 self.moving.push((below.index, below.size));
             }
@@ -162,7 +163,7 @@ impl<'p> Stack<'p> {
         Some(())
     }
 
-    /// Returns offset and size of each hole below the highest buffer that stays.
+    /// Returns offset and size of each hole below the highest staying buffer.
     fn holes(&self) -> Vec<(u64, u64)> {
         let mut holes = Vec::new();
         let mut end = 0;
@@ -179,7 +180,7 @@ impl<'p> Stack<'p> {
     fn fill(&mut self) -> Option<Vec<(usize, u64)>> {
         let mut best: Option<(usize, Vec<(usize, u64)>)> = None;
         let mut next = 0;
-        // Nearly all that is taken from the top moves.
+        // Nearly every buffer from the top moves.
         while best.as_ref().is_none_or(|(moved, _)| self.moving.len() < self.forced + moved) {
             if self.moving.len() >= next {
                 next = self.moving.len() + 1 + self.moving.len() / 8;
@@ -203,7 +204,7 @@ impl<'p> Stack<'p> {
         let top = self.kept.last().map_or(0, |it| it.end());
         let room: u64 = holes.iter().map(|hole| hole.1).sum::<u64>() + (self.limit - top);
         let waste = room.checked_sub(self.moving.iter().map(|it| it.1).sum())?;
-        // Buffers from the top, the largest ones first; then those that must move.
+        // Buffers from the top, the largest first; then the buffers that must move.
         let (forced, others) = self.moving.split_at(self.forced);
         let mut left: Vec<(usize, u64)> = others.to_vec();
         left.sort_by_key(|&(_, size)| core::cmp::Reverse(size));
@@ -214,7 +215,7 @@ impl<'p> Stack<'p> {
         }
         let Filling { kept, mut left, mut found, .. } = filling;
         found.extend(kept.iter().map(|it| (it.index, it.offset)));
-        // The rest of the top in its old order, then those that must move.
+        // The rest of the top in the old order, then the buffers that must move.
         let order = |it: &(usize, u64)| others.iter().rev().position(|other| other == it);
         left.sort_by_cached_key(|it| order(it).unwrap_or(usize::MAX));
         let mut at = top;
@@ -228,11 +229,11 @@ impl<'p> Stack<'p> {
     }
 }
 
-/// Holes of a stack, some of them filled.
+/// Holes of a stack, some filled.
 struct Filling {
     /// Buffers at their old offsets, in this order.
     kept: Vec<PlacedBuffer>,
-    /// Buffers that have no offset yet, with their sizes.
+    /// Buffers without an offset, with sizes.
     left: Vec<(usize, u64)>,
     /// Bytes that may stay empty.
     waste: u64,
@@ -241,7 +242,7 @@ struct Filling {
 }
 
 impl Filling {
-    /// Fills a hole, with as few of its neighbors as can be.
+    /// Fills a hole, with as few neighbors as possible.
     fn fill(&mut self, offset: u64, size: u64) -> Option<()> {
         for neighbors in 0..=MOST_NEIGHBORS {
             for below in 0..=neighbors {
@@ -271,11 +272,11 @@ impl Filling {
         None
     }
 
-    /// Returns the places of so many neighbors of a hole, without gaps between them.
+    /// Returns the places of so many neighbors around a hole, without gaps between the neighbors.
     fn window(&self, offset: u64, size: u64, below: usize, above: usize) -> Option<Range<usize>> {
         let place = self.kept.partition_point(|it| it.offset < offset);
         let window = place.checked_sub(below)?..place.checked_add(above)?;
-        // The highest buffer stays, since the rest of the top begins above it.
+        // The highest buffer stays, since the rest of the top begins above that buffer.
         if above > 0 && window.end >= self.kept.len() {
             return None;
         }
@@ -292,10 +293,10 @@ impl Filling {
     }
 }
 
-/// Returns, in ascending order, the places of a few sizes whose sum is at most `room` and less by at most
-/// `waste`, preferring few of them.
+/// Returns, in ascending order, the places of a few sizes whose sum is at most `room` and less by
+/// at most `waste`, preferring few sizes.
 fn subset(sizes: &[(usize, u64)], room: u64, waste: u64) -> Option<Vec<usize>> {
-    /// A sum, as a step from another one.
+    /// A sum, as a step from another sum.
     struct Sum {
         count: u8,
         last: usize,
@@ -319,7 +320,7 @@ fn subset(sizes: &[(usize, u64)], room: u64, waste: u64) -> Option<Vec<usize>> {
             })
             .collect();
         for (sum, way) in longer {
-            // A way that is known stays: others were built upon it.
+            // A known way stays: other sums build upon the way.
             sums.entry(sum).or_insert(way);
         }
     }

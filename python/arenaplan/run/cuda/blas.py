@@ -1,8 +1,8 @@
 """
 Products of row-major matrices for libraries that count in columns.
 
-The memory of a row-major matrix is that of its transpose in column-major order, and
-``c = a @ b`` is ``cᵀ = bᵀ @ aᵀ``: the operands change places and nothing is copied.
+A row-major matrix has the same memory as its transpose in column-major order, and ``c = a @ b`` is
+``cᵀ = bᵀ @ aᵀ``: the operands change places and nothing is copied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Operand(NamedTuple):
     """An operand of a column-major product."""
 
     operand: Literal["a", "b"]
-    """The operand of the row-major product."""
+    """The operand in the row-major product."""
     transposed: bool
     leading: int
     """Elements from one column in memory to the next."""
@@ -25,7 +25,7 @@ class Operand(NamedTuple):
 
 
 class ColumnMajor(NamedTuple):
-    """The arguments of ``gemmStridedBatched``, as BLAS names them: m, n, k and the operands."""
+    """The arguments to ``gemmStridedBatched``, as named in BLAS: m, n, k and the operands."""
 
     rows: int
     columns: int
@@ -33,7 +33,7 @@ class ColumnMajor(NamedTuple):
     first: Operand
     second: Operand
     leading: int
-    """Elements from one column of the result to the next."""
+    """Elements from one result column to the next."""
     distance: int
 
 

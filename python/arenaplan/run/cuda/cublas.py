@@ -1,9 +1,9 @@
 """
-cuBLAS by its C interface.
+cuBLAS through the C interface.
 
-CuPy's own calls of cuBLAS refuse a stream that is recorded, and let cuBLAS take memory of its own.
-Here each handle gets its workspace from the caller. See "cuBLAS API" in NVIDIA's documentation,
-sections on workspaces and on ``cublasGemmStridedBatchedEx``.
+CuPy's own cuBLAS calls refuse a stream that is recorded, and let cuBLAS allocate memory. Here each
+handle gets its workspace from the caller. See "cuBLAS API" in NVIDIA's documentation, sections on
+workspaces and on ``cublasGemmStridedBatchedEx``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arenaplan.run.cuda.device_work import Product
 from arenaplan.run.cuda.text import wide
 
 WORKSPACE: Final = 1 << 25
-"""Bytes of a handle's workspace: those that NVIDIA recommends for the Hopper architecture."""
+"""Bytes in a handle's workspace, as recommended by NVIDIA for the Hopper architecture."""
 
 _NUMBER: Final = ctypes.c_int
 _POINTER: Final = ctypes.c_void_p
@@ -45,7 +45,7 @@ _DEFAULT_ALGORITHM: Final = -1
 
 
 class _Types(NamedTuple):
-    """The types of a product, by cuBLAS's numbers."""
+    """The types in a product, by cuBLAS number."""
 
     elements: int
     """``cudaDataType_t`` of the matrices."""
@@ -69,7 +69,7 @@ def load_cublas() -> Any:
     Raises
     ------
     ExecutionError
-        If it is not installed.
+        If the library is not installed.
     """
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
@@ -86,14 +86,14 @@ def load_cublas() -> Any:
 
 class Cublas:
     """
-    A handle of cuBLAS.
+    A cuBLAS handle.
 
     Parameters
     ----------
     stream : int
-        The stream of its work, as CUDA's pointer.
+        The stream for the work, as a CUDA pointer.
     workspace : object
-        Device memory of :data:`WORKSPACE` bytes with ``address``, kept as long as the handle.
+        Device memory with :data:`WORKSPACE` bytes and an ``address``, kept as long as the handle.
     """
 
     def __init__(self, stream: int, workspace: Any) -> None:
@@ -120,7 +120,7 @@ class Cublas:
         product : Product
             Row-major matrices of floating-point numbers, which cuBLAS sees transposed.
         a, b, c : int
-            The addresses of the first elements of the operands and of the result.
+            The addresses of the first elements in the operands and in the result.
         """
         factors = np.array([product.alpha, product.beta], wide(product.dtype))
         gemm, types = column_major(product), _TYPES[product.dtype]

@@ -137,7 +137,7 @@ class CudaDevice:
             with self._device:
                 module = cupy.RawModule(code=cuda_source(kernels), options=_OPTIONS)
                 return {kernel.name: module.get_function(kernel.name) for kernel in kernels}
-        except Exception as error:  # Of CuPy's own classes.
+        except Exception as error:  # A CuPy error class.
             raise fault(
                 "KernelError", f"the kernels do not compile for {self.name}: {error}"
             ) from error
@@ -262,7 +262,7 @@ def adopted(memory: object) -> CudaMemory:
         )
     try:
         array = cupy.from_dlpack(memory)
-    except Exception as error:  # Of CuPy's own classes, and of the library of the memory.
+    except Exception as error:  # An error class of CuPy, or of the memory's library.
         raise fault("InvalidBuffer", f"the arena is no memory of a CUDA device: {error}") from error
     if not array.flags.c_contiguous:
         raise fault("InvalidBuffer", "the arena's memory is not contiguous")

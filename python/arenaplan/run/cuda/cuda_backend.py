@@ -1,7 +1,7 @@
 """
-The CUDA executor as a backend for planning: scratch memory and estimated times of steps.
+The CUDA executor as a backend for planning: scratch memory and estimated step times.
 
-Times are estimates by the bytes that move and the operations of products, with the rates of
+Times are estimates from moved bytes and product operations, with the rates in
 :mod:`arenaplan.run.cuda.rates`.
 """
 
@@ -27,7 +27,7 @@ _ALIGNMENT: Final = 256
 
 
 class CupyCosts:
-    """Scratch memory and times of :mod:`arenaplan.run.cuda.lowering`, for the steps of a graph."""
+    """Scratch memory and times by :mod:`arenaplan.run.cuda.lowering`, for a graph's steps."""
 
     row_moves: Final = None
 
@@ -69,7 +69,7 @@ class CupyCosts:
 
 
 class CupyBackend:
-    """The CUDA executor: its only state is a cache of facts about graphs."""
+    """The CUDA executor: the only state is a cache of facts about graphs."""
 
     name = "cupy"
 
@@ -78,11 +78,11 @@ class CupyBackend:
         self._known = WeakKeyDictionary()
 
     def costs(self, graph: Graph) -> CupyCosts:
-        """Return the costs of the steps of a graph."""
+        """Return the step costs for a graph."""
         return CupyCosts(self, graph)
 
     def lowering(self, graph: Graph, nodes: Sequence[int]) -> StepLowering | None:
-        """Return the work of a step; ``None`` if some node has no kernel."""
+        """Return a step's work; ``None`` if some node has no kernel."""
         known = self._known.setdefault(graph, {})
         key = tuple(nodes)
         if key not in known:
@@ -90,7 +90,7 @@ class CupyBackend:
             try:
                 known[key] = StepLowering(graph, key) if is_of_graph else None
             except NOT_RUN:
-                known[key] = None  # It can be planned; an executor will refuse it.
+                known[key] = None  # The step can be planned; an executor will refuse the step.
         return known[key]
 
 
@@ -103,7 +103,7 @@ def _padded(size: int) -> int:
 
 
 def _seconds(lowering: StepLowering) -> float:
-    """Return the estimated seconds of a step, without those that a choice of scratch adds."""
+    """Return a step's estimated seconds, without the seconds that a scratch choice adds."""
     total = 0.0
     for member in lowering.members:
         signature = member.signature
@@ -123,7 +123,7 @@ def _seconds(lowering: StepLowering) -> float:
 
 
 def _inner(signature: Signature) -> int:
-    """Return the length of the sums of a product of matrices; 0 for other operators."""
+    """Return the sum length in a matrix product; 0 for other operators."""
     weights = signature.input(1)
     if weights is None or not weights.shape:
         return 0

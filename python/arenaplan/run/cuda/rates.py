@@ -1,8 +1,9 @@
 """
-Rates of a device, by which the times of steps are estimated.
+Device rates, by which step times are estimated.
 
-They were fitted to recorded runs of seven networks on one NVIDIA H100, whose steps were repeated
-and timed one by one; see ``benches/log/speed.md``. Plans only compare estimates with each other.
+The rates were fitted to recorded runs of seven networks on an NVIDIA H100, whose steps were
+repeated and timed one by one; see ``benches/log/speed.md``. Plans only compare estimates with each
+other.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 LAUNCH: Final = 2e-6
-"""Seconds that the launch of a kernel takes besides its work."""
+"""Seconds that a kernel launch takes besides the kernel's work."""
 PRODUCT: Final = 5e-6
-"""Seconds that a product of matrices takes besides its work."""
+"""Seconds that a matrix product takes besides the arithmetic."""
 BYTES: Final = 3e12
 """Bytes that are read or written in a second."""
 OPERATIONS: Final = {2: 1e14, 4: 3e13, 8: 3e13}
-"""Operations of products in a second, by the bytes of an element."""
+"""Product operations per second, by bytes per element."""

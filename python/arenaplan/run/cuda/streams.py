@@ -1,9 +1,9 @@
 """
-Streams: the steps of a plan in several queues, with the waits that its hazards ask for.
+Streams: a plan's steps in several queues, with the waits that the plan's hazards ask for.
 
-A step goes to the stream of a step that it waits for, if no other step has followed that one there,
-or else to a stream of its own as long as there are some. An event is recorded behind a step that a
-step of another stream waits for.
+A step goes to the stream of a required step, if no other step has followed there, or else to a
+separate stream while streams remain. An event is recorded behind a step that a step in another
+stream waits for.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The stream of each step and what it waits for."""
+    """The stream and the waits of each step."""
 
     streams: int
     """Number of streams."""
     stream: tuple[int, ...]
-    """By step, its stream."""
+    """Stream by step."""
     waits: tuple[tuple[int, ...], ...]
-    """By step, the earlier steps of other streams that it waits for."""
+    """For each step, the required earlier steps in other streams."""
     recorded: frozenset[int]
     """The steps that others wait for."""
 
 
 def schedule(hazards: Hazards, works: Sequence[bool], streams: int) -> Schedule:
     """
-    Return the streams of the steps of a plan.
+    Return the streams for a plan's steps.
 
     Parameters
     ----------
     hazards : Hazards
         The dependencies between steps.
     works : sequence of bool
-        Whether a step has anything to run; others only pass on what they wait for.
+        Whether a step has anything to run; other steps only pass on their waits.
     streams : int
         Most streams.
     """
@@ -51,9 +51,10 @@ def schedule(hazards: Hazards, works: Sequence[bool], streams: int) -> Schedule:
     recorded: set[int] = set()
     last: list[int] = []
     reached: list[set[int]] = []
-    """By step, the steps that are over when it is, as far as streams and events say so."""
+    """For each step, the steps that are over at its end, as far as streams and events ensure."""
     needs: list[set[int]] = []
-    """By step, itself or, if it has nothing to run, the steps that stand for it."""
+    """For each step, the step itself or, if there is nothing to run, the steps that stand for it.
+    """
     for step in range(hazards.steps):
         wanted: set[int] = set()
         for hazard in hazards.of(step):

@@ -23,7 +23,7 @@ import numpy as np
 from arenaplan.base.errors import UnsupportedDtype
 
 THREADS: Final = 256
-"""Threads of a block."""
+"""Threads per block."""
 
 CUDA_PRELUDE: Final = """\
 #define KERNEL extern "C" __global__ void
@@ -47,9 +47,9 @@ struct half {
 };
 """
 """
-Definitions in front of the kernels for NVRTC, which has no headers by itself.
+Definitions in front of the kernels for NVRTC, which has no headers.
 
-Arithmetic on ``half`` is that of ``float``; a conversion back, always written, rounds.
+Arithmetic on ``half`` is ``float`` arithmetic; a conversion back, always written, rounds.
 """
 
 C_TYPES: Final = {
@@ -69,7 +69,7 @@ C_TYPES: Final = {
         "float64": "double",
     }.items()
 }
-"""C++ types of element types."""
+"""C++ type by element type."""
 
 
 def c_type(dtype: np.dtype[Any]) -> str:
@@ -116,7 +116,7 @@ def literal(number: Any, dtype: np.dtype[Any]) -> str:
 
 
 def converted(type_: str, expression: str) -> str:
-    """Return an expression that can be assigned to a variable of a type."""
+    """Return an expression that can be assigned to a variable with a given type."""
     return f"(half)({expression})" if type_ == "half" else expression
 
 
@@ -165,14 +165,14 @@ class Kernel:
     stem: str
     """Readable start of the name."""
     parameters: tuple[str, ...]
-    """Types of the parameters, all pointers."""
+    """Parameter types, all pointers."""
     names: tuple[str, ...]
-    """Names of the parameters."""
+    """Parameter names."""
     body: str
 
     @property
     def name(self) -> str:
-        """The stem and a digest of all that follows."""
+        """The stem and a digest of the rest."""
         text = f"{self._head()}\n{self.body}".encode()
         return f"{self.stem}_{blake2b(text, digest_size=8).hexdigest()}"
 
@@ -187,7 +187,7 @@ class Kernel:
 
 
 class Text:
-    """Lines of a function body, with names for expressions."""
+    """Lines in a function body, with names for expressions."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

@@ -1,8 +1,9 @@
 """
-The stages of a run whose sizes become known on the way, and the memory of each.
+The stages of a run whose sizes become known on the way, with each stage's memory.
 
-A stage is a graph of its own: the nodes that have become known, with the values that earlier stages
-left as inputs. These are pinned to where they are, and the planner places all else around them.
+A stage is a separate graph: the nodes that have become known, with the values that earlier stages
+left as inputs. These inputs are pinned in place, and the planner places everything else around
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 ALIAS: Final = "Alias"
 """Operator that shows a value in bytes that several values have in common."""
 DECIDED: Final = "Decided"
-"""Operator that writes results which were computed before there was memory for them."""
+"""Operator that writes results which were computed before there was memory for the results."""
 _ALIGNMENT = 64
 
 
@@ -39,24 +40,24 @@ class Place(NamedTuple):
 
 
 class StageGraph(NamedTuple):
-    """The graph of a stage."""
+    """A stage's graph."""
 
     graph: Graph
     kept: Mapping[str, int]
     """Values that are left to the caller or to later stages, by name."""
     decided: Mapping[int, tuple[str, ...]]
-    """Nodes that have run already, and the names of their results."""
+    """Nodes that have run already, with the names of their results."""
 
 
 class Before(NamedTuple):
-    """What earlier stages have done."""
+    """The results of earlier stages."""
 
     done: frozenset[str]
     """Values that were computed."""
     live: Mapping[str, Place]
     """Values that are left, and where."""
     decided: frozenset[str]
-    """Values whose content is outside of the arena."""
+    """Values whose content is outside the arena."""
 
 
 NOTHING_DONE: Final = Before(frozenset(), {}, frozenset())
@@ -126,7 +127,7 @@ def _needed(whole: Graph, nodes: list[Node], kept: Iterable[str], before: Before
     """
     Return the nodes without which some value is missing.
 
-    A branch that has run as a body may stand in its node's place once the condition is known; its
+    A branch that has run as a body may stand in the node's place once the condition is known; the
     results are there already then.
     """
     values = whole.values
@@ -137,7 +138,7 @@ def _needed(whole: Graph, nodes: list[Node], kept: Iterable[str], before: Before
         if made & missing:
             chosen.append(node)
             if made & before.decided:
-                continue  # Its results are there, and only have to be written.
+                continue  # The results are there, and only have to be written.
             read = (values[v].name for v in node.inputs if v is not None)
             missing.update(name for name in read if name not in before.live)
     return chosen[::-1]
@@ -155,9 +156,9 @@ def _bring(
     graph: Graph, index: dict[str, int], values: Iterable[Value], live: Mapping[str, Place]
 ) -> None:
     """
-    Declare values that earlier stages left, where they are.
+    Declare the values that earlier stages left, in place.
 
-    Values that have bytes in common, or whose first byte is not aligned, are shown in one input.
+    Values that share bytes, or whose first byte is not aligned, are shown in one input.
     """
     placed = sorted(values, key=lambda value: live[value.name])
     at = 0
@@ -199,12 +200,12 @@ def given_runs(
     stage: StageGraph, results: Mapping[str, np.ndarray], arrays: Mapping[int, np.ndarray]
 ) -> Mapping[int, Run]:
     """
-    Return functions for the nodes of a stage that have no kernel.
+    Return functions for a stage's nodes without kernels.
 
     Parameters
     ----------
     results : mapping of str to array
-        Content of the results of deciding operators, which changes from run to run.
+        Content of the deciding operators' results, which changes from run to run.
     arrays : mapping of int to array
         Memory of all values.
     """

@@ -1,4 +1,4 @@
-"""Numbers for the symbolic dimensions of a model, and their combinations."""
+"""Numbers for a model's symbolic dimensions, and combinations of numbers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Size: TypeAlias = "int | tuple[int, ...]"
 RangeBind: TypeAlias = (
     "Mapping[str, Size | str | Collection[Size]] | Sequence[Mapping[str, Size | str]]"
 )
-"""Per name: one size, a range, list or set of them, or an equation of other names, such as
-``"past + 1"``. A tuple is one whole shape. Or a list of combinations."""
+"""By name: one size, a range, list or set of sizes, or an equation over other names, such as
+``"past + 1"``. A tuple is one whole shape. Or a list of combinations.
+"""
 
 Shape: TypeAlias = tuple[Size, ...]
 """One combination: a size for each name."""
@@ -29,7 +30,7 @@ Shape: TypeAlias = tuple[Size, ...]
 
 class Shapes:
     """
-    All combinations of sizes that a model may be run with.
+    All size combinations that a model may be run with.
 
     Parameters
     ----------
@@ -41,9 +42,10 @@ class Shapes:
     Raises
     ------
     SizeError
-        If there are more.
+        If there are more combinations.
     InvalidOption
-        If there are none, an equation has no number, or combinations have different names.
+        If there are no combinations, an equation has no number, or combinations have different
+        names.
     """
 
     def __init__(self, bind: RangeBind, limit: int) -> None:
@@ -94,7 +96,7 @@ class Shapes:
         return len(self._shapes)
 
     def __iter__(self) -> Iterator[Shape]:
-        """Iterate over the combinations; the first has the largest size of every name."""
+        """Iterate over the combinations; the first has the largest size for every name."""
         return iter(self._shapes)
 
     def leave_out(self, shapes: Collection[Shape]) -> None:
@@ -105,16 +107,16 @@ class Shapes:
         """
         Return the combination that has the given sizes.
 
-        A name with one size only, or with an equation, can be left out.
+        A name with a single size, or with an equation, can be left out.
 
         Raises
         ------
         UnknownDim
-            If no name is like that.
+            If a name is unknown.
         UnboundDim
             If a name is missing.
         SizeError
-            If it may not have that size.
+            If a name may not have the given size.
         """
         choices = self.choices
         for name in bind:
@@ -136,7 +138,7 @@ class Shapes:
         return shape
 
     def _find(self, name: str, bind: Mapping[str, object], choices: Sequence[Size]) -> Size:
-        """Return the size of one name."""
+        """Return the size for one name."""
         if name not in bind:
             if len(choices) == 1:
                 return choices[0]
@@ -187,7 +189,7 @@ def _length(choices: Size | Collection[Size]) -> int:
 
 
 def _checked(name: str, choices: Size | Collection[Size]) -> tuple[Size, ...]:
-    """Return the sizes of one name, each once, largest first."""
+    """Return the sizes for one name, without duplicates, largest first."""
     if not isinstance(choices, (range, list, set, frozenset)):
         return (_size(name, choices),)
     sizes = {_size(name, size) for size in choices}
@@ -202,7 +204,7 @@ def _magnitude(size: Size) -> tuple[int, Sequence[int]]:
 
 
 def _size(name: str, size: object) -> Size:
-    """Return one size; refuse values that only look like one."""
+    """Return a size; refuse values that only look like a size."""
     if isinstance(size, (tuple, list)):
         return tuple(whole_number(dim, f"a dimension of {quoted(name)}") for dim in size)
     return whole_number(size, f"the number for {quoted(name)}")

@@ -1,4 +1,4 @@
-"""An executor for models whose sizes data decides: planned as far as they are known."""
+"""An executor for models with data-dependent sizes: planned as far as the sizes are known."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class StageReport(NamedTuple):
     """A stage in the latest run."""
 
     nodes: int
-    """Nodes that were placed in it."""
+    """Nodes that were placed in the stage."""
     arena_bytes: int
-    """Bytes that the arena needs for it."""
+    """Arena bytes for the stage."""
     status: str
-    """Status of its plan, which is for these nodes and for what was in the arena before."""
+    """Status of the stage's plan, which covers these nodes and the earlier content of the arena."""
     decided: tuple[str, ...]
-    """What it made known: names of values."""
+    """Names of the values that the stage made known."""
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class _Stage:
     plan: Plan
     before: Before
     results: dict[str, np.ndarray] = field(default_factory=dict)
-    """Content of the results of deciding operators, in this run."""
+    """Content of the deciding operators' results, in this run."""
     setup: Setup | None = None
     scratch: int = 0
     children: dict[_Key, _Stage] = field(default_factory=dict)
@@ -185,7 +185,7 @@ class StagedExecutor:
 
     @property
     def deciders(self) -> tuple[str, ...]:
-        """What decides the first sizes, one sentence each."""
+        """The causes of the first unknown sizes, one sentence each."""
         return self._first.partial.deciders
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arenaplan.run.numpy import kernels as kernels  # Registers them.
+from arenaplan.run.numpy import kernels as kernels  # The import registers the kernels.
 from arenaplan.run.numpy import tflite as tflite  # Likewise.
 from arenaplan.run.numpy.executor import PLAN_OPTIONS, Executor
 from arenaplan.run.numpy.numpy_backend import BACKEND

@@ -28,7 +28,7 @@ def normalization(
     parameters: Sequence[np.ndarray], epsilon: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Return the scale and shift per channel of a BatchNormalization, in double precision.
+    Return a BatchNormalization's scale and shift per channel, in double precision.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def normalization(
 
 def is_channel_affine(signature: Signature, position: int) -> bool:
     """
-    Whether a node scales and shifts operand ``position`` by constants per channel.
+    Return whether a node scales and shifts operand ``position`` by constants per channel.
 
     Channels are the indices of axis 1.
     """
@@ -78,7 +78,7 @@ def _has_channels(shape: Sequence[int], full: Sequence[int]) -> bool:
 
 
 def channel_affine(signature: Signature, position: int) -> Vectors:
-    """Return scale and shift of a node for which :func:`is_channel_affine` holds."""
+    """Return scale and shift for a node that passes :func:`is_channel_affine`."""
     operand = signature.operand(position)
     others = [
         np.asarray(load())
@@ -104,7 +104,7 @@ def then(first: Vectors, later: Vectors) -> Vectors:
 
 
 def composed(first: Signature, at: int, later: Signature, then_at: int) -> Signature:
-    """Return a node of operator :data:`COMPOSED` with the effect of two nodes."""
+    """Return a node with operator :data:`COMPOSED` and the effect of two nodes."""
     operand = first.operand(at)
     vector = Tensor(operand.shape[1:2], operand.dtype)
 

@@ -1,5 +1,5 @@
 """
-Memory of inputs and outputs that a plan leaves to the caller.
+Memory for inputs and outputs that a plan leaves to the caller.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class Buffer(NamedTuple):
-    """Memory of one value."""
+    """Memory for one value."""
 
     value: int
     """Index of the value."""
     array: np.ndarray
     """The value's array."""
     memory: np.ndarray
-    """Bytes of the array, as a run sees them: those of inputs cannot be written."""
+    """The array's bytes, as seen by a run: input bytes cannot be written."""
     is_given: bool
-    """Whether it is the caller's own array, and not one that was allocated here."""
+    """Whether the array is the caller's, and was not allocated here."""
 
 
 def bring(
@@ -41,14 +41,14 @@ def bring(
     Parameters
     ----------
     given : mapping of str to array
-        Arrays by name; missing ones are allocated.
+        Arrays by name; missing arrays are allocated.
     arena : array
         Bytes that no buffer may share.
 
     Raises
     ------
     ArenaError
-        If an array does not fit its value, or outputs share bytes with others.
+        If an array does not fit the value, or an output shares bytes with others.
     """
     known = [brought.name for brought in plan.caller_buffers]
     unknown = sorted(set(given).difference(known))
@@ -83,7 +83,7 @@ def _is_only_read(value: Value, plan: Plan) -> bool:
 
 
 def _checked(value: Value, array: np.ndarray) -> np.ndarray:
-    """Return an array that can be the memory of a value."""
+    """Return an array that can be a value's memory."""
     wanted = dtype_of(value)
     if is_packed(value.dtype):
         raise fault(
@@ -104,7 +104,7 @@ def _checked(value: Value, array: np.ndarray) -> np.ndarray:
 
 
 def _check_apart(graph: Graph, buffers: Sequence[Buffer], arena: np.ndarray) -> None:
-    """Refuse memory that a run writes if something else is in it."""
+    """Refuse memory that a run writes if the memory contains anything else."""
     for position, buffer in enumerate(buffers):
         later = buffers[position + 1 :]
         others = [arena, *(other.memory for other in later if _one_writes(buffer, other))]

@@ -1,9 +1,9 @@
 """
-Members of a group that one chain performs.
+Group members that one chain performs.
 
 Several elementwise members in a row, such as the conversions and the addition after a matrix
-product of a quantized model, become one member that goes over memory once: values between them need
-no scratch memory, and there is one call for all of them.
+product in a quantized model, become a single member that goes over memory once: values between them
+need no scratch memory, and all of them take one call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from arenaplan.run.numpy.timing import CHAIN, RATE, Rate, rate_of
 
 @kernel(CHAIN, domain=INTERNAL, cut=ELEMENTWISE)
 def _chain(step: Step) -> Run | None:
-    """Run the program of the chain that an attribute holds."""
+    """Run the chain program in an attribute."""
     output = step.outputs[0]
     assert output is not None
     if output.size == 0:
@@ -39,9 +39,9 @@ def _chain(step: Step) -> Run | None:
 
 
 def in_chains(group: Group) -> Group:
-    """Return a group with members that follow each other, element by element, worked into one."""
+    """Return a group in which elementwise members that follow each other are merged."""
     clusters: dict[int, list[Member]] = {}
-    """By value that they make: members that become one."""
+    """For each value, the members that become one member."""
     found: dict[int, Member] = {}
     for member in group.members:
         found[member.value] = member
@@ -60,14 +60,14 @@ def in_chains(group: Group) -> Group:
 
 
 def _is_chainable(member: Member) -> bool:
-    """Whether a chain can perform a member, all of whose operands are those of the node."""
+    """Return whether a chain can perform a member, whose operands are all the node's."""
     signature = member.signature
     is_plain = signature.op not in ("BatchNormalization", COMPOSED.op) and not member.is_view
     return is_plain and not member.slot and operands_of(signature) is not None
 
 
 def _next(group: Group, clusters: dict[int, list[Member]], cluster: list[Member]) -> int | None:
-    """Return a value whose makers can be performed with a cluster, which alone reads it."""
+    """Return a value whose producers can join a cluster, which is the value's only reader."""
     last = cluster[-1]
     inside = {member.value for member in cluster}
     for member in cluster:
@@ -84,7 +84,7 @@ def _next(group: Group, clusters: dict[int, list[Member]], cluster: list[Member]
 
 
 def _merged(members: Sequence[Member]) -> Member:
-    """Return one member that does what several do."""
+    """Return a single member that does the work of several."""
     chain, last = chain_of(members, members[-1].value), members[-1]
     assert chain is not None, "they were looked at"
     made = made_by(last)

@@ -1,8 +1,8 @@
 """
-Chains of elementwise operators as programs of the compiled kernel for them.
+Chains of elementwise operators as programs for the compiled chain kernel.
 
-A program works on registers of a few hundred elements, so that a chain of any length goes over
-memory once. Operators are translated to its functions by :data:`RECIPES`.
+A program works on registers with a few hundred elements, so that a chain of any length goes over
+memory once. Operators are translated to kernel functions by :data:`RECIPES`.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ from arenaplan.run.numpy.registry import INTERNAL, MICROSOFT, Run, Signature, Te
 Argument: TypeAlias = "int | float"
 """The number of a value that a program has made, or a constant, which is a float."""
 Recipe: TypeAlias = "Callable[[Program, Signature, list[Argument]], Argument | None]"
-"""Appends the functions of an operator, and returns its result; ``None`` if there are none."""
+"""Appends an operator's functions, and returns the result; ``None`` if there are no functions."""
 
 _Step: TypeAlias = "tuple[str, int, Sequence[Argument]]"
-"""A function, the register of its result, and its arguments."""
+"""A function, the result register, and the arguments."""
 
 _REGISTERS, _OPERANDS, _DIMENSIONS = 8, 8, 6
 """Limits of the compiled kernel; see ``kernels/src/chain.rs``."""
 _SINGLE = np.dtype(np.float32)
 _BYTES = frozenset([np.dtype(np.int8), np.dtype(np.uint8)])
 _MIDDLE = 1.5 * 2.0**23
-"""Single-precision numbers near this one are the integers: a sum with it is rounded to one, ties to
-even."""
+"""Single-precision numbers near this number are the integers: a sum with the number is rounded to
+an integer, ties to even.
+"""
 
 
 class _Line(NamedTuple):
-    """A function, and its arguments, of which it may read fewer."""
+    """A function with arguments; the function may read fewer arguments."""
 
     function: str
     arguments: tuple[Argument, Argument, Argument]
 
 
 class Program:
-    """Functions in order; each makes a value that has a number of its own."""
+    """Functions in order; each makes a value with a separate number."""
 
     def __init__(self) -> None:
         self.lines: list[_Line] = []
@@ -64,7 +65,7 @@ class Program:
         return len(self.lines) - 1
 
     def steps(self, result: int) -> tuple[list[_Step], int] | None:
-        """Return the functions with registers, and that of the result, if registers suffice."""
+        """Return the functions with registers, and the result register, if registers suffice."""
         last: dict[int, int] = {result: len(self.lines)}
         for at, line in enumerate(self.lines):
             for argument in self._arguments(line):
@@ -235,16 +236,16 @@ def _qlinear_add(p: Program, signature: Signature, args: list[Argument]) -> Argu
 
 def sum_of_quantized(numbers: Sequence[np.float32]) -> tuple[float, float, float]:
     """
-    Return the factors of two quantized operands in their quantized sum, and its addend.
+    Return two quantized operands' factors in the quantized sum, and the addend.
 
     Parameters
     ----------
     numbers : sequence of float32
-        Scale and zero point of the operands and the result.
+        Scale and zero point for the operands and the result.
     """
     scale, zero = numbers[4:]
     first, second = numbers[0] / scale, numbers[2] / scale
-    # ONNX Runtime's compiler has contracted this sum, as it may: the first product is not rounded.
+    # ONNX Runtime's compiler contracts this sum: the first product is not rounded.
     shift = float(second * numbers[3])
     zeros = np.float32(float(first) * float(numbers[1]) + shift)
     return float(first), float(second), float(zero - zeros)
@@ -303,7 +304,7 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     (MICROSOFT, "QLinearSigmoid"): (_qlinear_sigmoid, 1),
     (QUANTIZATION, REQUANTIZE): (_requantize, 1),
 }
-"""Per domain and operator its recipe, and the first version of the operator set that it is for."""
+"""For each domain and operator the recipe, and the first operator set version."""
 
 
 class Operand(NamedTuple):
@@ -312,7 +313,7 @@ class Operand(NamedTuple):
     position: int
     """Among the node's inputs; -1 and -2 for a scale and a shift per channel."""
     number: float | None
-    """The constant that it is."""
+    """The constant value, if the operand is constant."""
 
 
 def operands_of(signature: Signature) -> list[Operand] | None:
@@ -387,7 +388,7 @@ def _are_bytes(tensors: Iterable[Tensor | None]) -> bool:
 
 
 _SCALES = {5: (1, 3), 8: (1, 4, 6)}
-"""Per number of inputs of operators of one operand and of two, the positions of scales."""
+"""The positions of scales, by number of inputs, for operators with one and with two operands."""
 _OF_BYTES: Mapping[str, Callable[[Signature], bool]] = {
     "DequantizeLinear": _is_linear,
     "QuantizeLinear": _is_linear,
@@ -402,21 +403,21 @@ _OF_BYTES: Mapping[str, Callable[[Signature], bool]] = {
 
 class Chain:
     """
-    A program for some operators, one after another, that all have results of one shape.
+    A program for some operators, one after another, whose results all have one shape.
 
     Parameters
     ----------
     shape : tuple of int
-        That of all results.
+        The shape of all results.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self.program = Program()
         self.made: dict[object, Argument] = {}
-        """Per value the number that the program has for it."""
+        """For each value the number in the program."""
         self.loads: list[object] = []
-        """Per operand of the program, what it is."""
+        """The key of each program operand."""
 
     def append(self, key: object, signature: Signature, inputs: Sequence[object]) -> bool:
         """
@@ -425,7 +426,7 @@ class Chain:
         Parameters
         ----------
         inputs : sequence
-            Per input the key of its value.
+            The value key of each input.
         """
         operands = operands_of(signature)
         made = signature.outputs[0]
@@ -461,7 +462,7 @@ class Chain:
         )
 
     def bind(self, key: object, arrays: Mapping[object, np.ndarray], output: np.ndarray) -> Run:
-        """Return a function that makes value ``key`` of arrays, which it broadcasts."""
+        """Return a function that makes value ``key`` from arrays, which are broadcast."""
         result = self.made[key]
         assert isinstance(result, int)
         steps = self.program.steps(result)
@@ -478,7 +479,7 @@ def _key(signature: Signature) -> tuple[str, str]:
 
 
 def channel_operands(key: object, signature: Signature, rank: int) -> dict[object, np.ndarray]:
-    """Return scale and shift of an operator that has them per channel, as operands of a chain."""
+    """Return an operator's per-channel scale and shift as chain operands."""
     if signature.op not in ("BatchNormalization", COMPOSED.op):
         return {}
     column = (-1, *(1 for _ in range(rank - 2)))
@@ -491,7 +492,7 @@ def channel_operands(key: object, signature: Signature, rank: int) -> dict[objec
 
 
 def single(signature: Signature) -> Chain | None:
-    """Return a chain of one operator, if there is one."""
+    """Return a chain with a single operator, if possible."""
     made = signature.outputs[0] if signature.outputs else None
     if made is None:
         return None

@@ -1,9 +1,9 @@
 """
-Compiled kernels: whether they are used, and the forms of arrays that they take.
+Compiled kernels: whether to use compiled kernels, and the array forms for them.
 
-The extension has kernels for what NumPy has no fast function for (the Rust crate in ``kernels/``).
-A kernel of NumPy remains for every operator; it is the reference, and runs the nodes that the
-compiled one does not: other element types, weights that vary, images of three dimensions.
+The extension has kernels where NumPy has no fast function (the Rust crate in ``kernels/``). A NumPy
+kernel remains for every operator, as the reference and for nodes that the compiled kernel does not
+run: other element types, varying weights, three-dimensional images.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SWITCH = _Switch()
 
 
 def is_enabled() -> bool:
-    """Whether kernels that are declared or prepared now may be compiled ones."""
+    """Return whether kernels that are declared or prepared now may be compiled kernels."""
     return _SWITCH.is_on
 
 

@@ -1,9 +1,9 @@
 """
-Constants in the form that a kernel multiplies by, once for all executors.
+Constants in a kernel's form, made once for all executors.
 
-A kernel may transform its weights: scales are folded into them, half precision is widened. The
-result depends on constants alone, so every executor of a graph, for every shape and every arena,
-shares one array. It lives as long as a kernel uses it.
+A kernel may transform weights: scales are folded in, half precision is widened. The result depends
+on constants alone, so every executor of a graph, for every shape and every arena, shares one array.
+The array lives as long as a kernel uses the array.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arenaplan.graph import Graph
 from arenaplan.graph.mapped import let_pages_go
 
 Transformed: TypeAlias = tuple[np.ndarray, np.ndarray | None]
-"""A large array, and a small one beside it."""
+"""A large array, and a small array beside the large array."""
 Beside = TypeVar("Beside")
 """A small thing that belongs to a transformed constant."""
 
@@ -31,14 +31,14 @@ class _Entry(NamedTuple):
     large: weakref.ref[np.ndarray]
     small: Any
     sources: tuple[np.ndarray, ...]
-    """The constants, held so that no other array can have their addresses."""
+    """The constants, held so that no other array can have the same addresses."""
 
 
 class _Lock:
-    """The lock of the table; a fork has its own, since a thread of its parent may have that one."""
+    """The table's lock; a forked process has a separate lock, since a parent thread may hold this."""
 
     def __init__(self) -> None:
-        # Reentrant, since the collector may run a preparation inside of another one.
+        # Reentrant, since the collector may run a preparation inside another preparation.
         self.held = threading.RLock()
 
 
@@ -54,17 +54,17 @@ def shared(
     make: Callable[[], tuple[np.ndarray, Beside]],
 ) -> tuple[np.ndarray, Beside]:
     """
-    Return what ``make`` returns, or an earlier result for the same constants that is still used.
+    Return the result of ``make``, or an earlier result for the same constants that is still used.
 
     Parameters
     ----------
     sources : sequence of array
-        Constants that the result depends on. They are compared by address, and by content where a
-        caller could write them.
+        Constants that the result depends on, compared by address, and by content where a caller
+        could write the constant.
     details : hashable
-        All else that the result depends on, and the kind of transformation.
+        Everything else that the result depends on, and the kind of transformation.
     make : callable
-        Makes the result: a large array, and something small that belongs to it.
+        Makes the result: a large array, and something small that belongs to the array.
     """
     key = (details, *map(_identity, sources))
     with _LOCK.held:
@@ -73,8 +73,8 @@ def shared(
         if entry is not None and known is not None:
             return known, entry.small
         large, small = make()
-        # A view of a constant takes no memory; and if this array were one, it could die before
-        # other views of the same memory.
+        # A view of a constant takes no memory. A shared view could die before other views of the
+        # same memory.
         if large.base is None and not any(np.may_share_memory(large, each) for each in sources):
             large.flags.writeable = False
             held = weakref.ref(large, lambda ref: _forget(key, ref))
@@ -83,13 +83,13 @@ def shared(
 
 
 def shared_bytes() -> int:
-    """Return the bytes of all transformed constants that are in use."""
+    """Return the bytes of all transformed constants in use."""
     arrays = [entry.large() for entry in list(_FOUND.values())]
     return sum(array.nbytes for array in arrays if array is not None)
 
 
 def _origin(array: np.ndarray) -> np.ndarray:
-    """Return the same view of the file that the memory of an array is a copy of, or the array."""
+    """Return the same view of the file that an array was copied from, or the array."""
     base: object = array
     while isinstance(base, np.ndarray):
         origin: np.ndarray | None = getattr(base, "origin", None)
@@ -102,20 +102,20 @@ def _origin(array: np.ndarray) -> np.ndarray:
 
 
 def _address(array: np.ndarray) -> int:
-    """Return where the first element of an array is."""
+    """Return the address of an array's first element."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 def _identity(array: np.ndarray) -> Hashable:
-    """Return a key that two arrays have in common only if they have the same elements."""
+    """Return a key that two arrays share only if they have the same elements."""
     array = _origin(array)
     content = None if _is_fixed(array) else blake2b(array.tobytes()).digest()
     return _address(array), array.shape, array.strides, array.dtype, content
 
 
 def _is_fixed(array: np.ndarray) -> bool:
-    """Whether nobody can write the memory of an array: a caller may keep a writable one."""
+    """Return whether nobody can write an array's memory: a caller may keep a writable array."""
     base: object = array
     while isinstance(base, np.ndarray | memoryview):
         if isinstance(base, np.ndarray) and base.flags.writeable:
@@ -125,7 +125,7 @@ def _is_fixed(array: np.ndarray) -> bool:
 
 
 def _map_of(array: np.ndarray) -> mmap.mmap | None:
-    """Return the map of a file that an array shows, if it shows one."""
+    """Return the file map that an array shows, if any."""
     base: object = array
     while isinstance(base, np.ndarray | memoryview):
         base = base.base if isinstance(base, np.ndarray) else base.obj
@@ -134,10 +134,10 @@ def _map_of(array: np.ndarray) -> mmap.mmap | None:
 
 def let_constants_go(graph: Graph, arrays: dict[int, np.ndarray]) -> None:
     """
-    Give back the memory of constants in files, until a kernel reads them again.
+    Release the memory of constants in files, until a kernel reads the constants again.
 
-    Kernels that were prepared have read them to make others, and read those. Copies that can be
-    made again are dropped, unless they are results.
+    Prepared kernels have made transformed constants, and read these instead. Copies that can be
+    made again are dropped, unless the copies are results.
     """
     shown = [_origin(array) for array in arrays.values()]
     copies = [i for i, a in arrays.items() if _origin(a) is not a and i not in graph.outputs]

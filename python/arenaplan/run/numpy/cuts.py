@@ -1,9 +1,9 @@
 """
-How kernels are cut: which part of each operand one part of the result needs.
+Kernel cuts: the part of each operand that one part of the result needs.
 
-A kernel that is registered with a :class:`Cut` can be run on parts of its operands, so that its
-node can be a member of a group that runs piece by piece. The parts follow from the canonical
-operator (:mod:`arenaplan.graph.ops`), whose attributes are read here from those of a node.
+A kernel with a :class:`Cut` can be run on operand parts, so that its node can be a member of a
+group that runs piece by piece. The parts follow from the canonical operator
+(:mod:`arenaplan.graph.ops`), whose attributes are read here from node attributes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from arenaplan.graph.ops.boxes import Box, Footprint, Uncuttable, is_whole, whol
 from arenaplan.run.numpy.registry import Cut, Signature
 
 Meaning: TypeAlias = "Callable[[Signature], ops.Operator]"
-"""Returns the canonical operator of a node."""
+"""Returns a node's canonical operator."""
 
 
 def _output(signature: Signature) -> tuple[int, ...]:
@@ -29,12 +29,12 @@ def _output(signature: Signature) -> tuple[int, ...]:
 
 def cut_operands(cut: Cut, signature: Signature, box: Box) -> Footprint:
     """
-    Return the part of each input that ``box`` of output 0 needs; ``None`` for all of it.
+    Return the part of each input that ``box`` in output 0 needs; ``None`` for the whole input.
 
     Raises
     ------
     Uncuttable
-        If there is no telling.
+        If the parts are unknown.
     """
     if is_whole(box, _output(signature)):
         return [None] * len(signature.inputs)
@@ -42,7 +42,7 @@ def cut_operands(cut: Cut, signature: Signature, box: Box) -> Footprint:
 
 
 def footprint_of(meaning: Meaning) -> Callable[[Signature, Box], Footprint]:
-    """Return the footprint of a canonical operator, as a function of a node."""
+    """Return a canonical operator's footprint, as a function of a node."""
 
     def operands(signature: Signature, box: Box) -> Footprint:
         shapes = [None if tensor is None else tensor.shape for tensor in signature.inputs]
@@ -101,7 +101,7 @@ def _concat(signature: Signature) -> ops.Operator:
 
 
 def _reshape(signature: Signature) -> ops.Operator:
-    """A shape that a run decides is that of the whole."""
+    """A shape that a run decides is the whole output's shape."""
     for position, tensor in enumerate(signature.inputs):
         if position and tensor is not None and signature.constant[position] is None:
             raise Uncuttable
@@ -109,12 +109,12 @@ def _reshape(signature: Signature) -> ops.Operator:
 
 
 def conv_transpose_channels(signature: Signature, box: Box) -> Footprint:
-    """Channels of a transposed convolution need their weights, and all of the image."""
+    """Channels in a transposed convolution need their weights, and the whole image."""
     shape, image = _output(signature), signature.input(0)
     if image is None or not is_whole(box[2:], shape[2:]):
         raise Uncuttable
     channels = box[1]
-    # The kernel needs the weights as a matrix: those of some channels would be copied early.
+    # The kernel needs the weights as a matrix: the weights for some channels would be copied early.
     if not is_whole(box[1:2], shape[1:2]) and not (
         signature.attributes.get("group", 1) == 1 and signature.constant[1]
     ):
@@ -135,15 +135,15 @@ PER_CHANNEL = Cut(footprint_of(lambda _: ops.FirstOperand(1)), pointwise=True)
 SCALED = Cut(footprint_of(_scaled), pointwise=True)
 """As :data:`UNARY`, and parameters are scales and zero points."""
 ROWS = Cut(footprint_of(_rows))
-"""Elements behind ``axis``, the last one by default, belong together."""
+"""Elements behind ``axis``, by default the last axis, belong together."""
 SOFTMAX = Cut(footprint_of(_softmax))
 """As :data:`ROWS`; the default was the first axis but one until version 13."""
 REDUCED = Cut(footprint_of(_reduced))
 """Some axes of operand 0 are reduced."""
 PRODUCT = Cut(footprint_of(lambda _: ops.PRODUCT))
-"""A product of matrices, or of stacks of them."""
+"""A product of matrices, or of matrix stacks."""
 GEMM = Cut(footprint_of(_gemm))
-"""A product of matrices with an addend."""
+"""A matrix product with an addend."""
 TRANSPOSE = Cut(footprint_of(_transpose))
 """The same elements with dimensions in another order."""
 CONCAT = Cut(footprint_of(_concat))

@@ -1,8 +1,8 @@
 """
-Operators whose results have a size that the content of their inputs decides.
+Operators whose result sizes depend on the content of inputs.
 
-They run before there is memory for their results: a function returns new arrays, and the executor
-copies these to where they are planned then.
+Such operators run before there is memory for the results: a function returns new arrays, and the
+executor copies the arrays to their places once planned.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ def decided(
     op: str, node: str, attributes: Mapping[str, Any], inputs: Arrays
 ) -> Sequence[np.ndarray]:
     """
-    Return the results of a deciding operator.
+    Return a deciding operator's results.
 
     Parameters
     ----------
     op : str
-        Operator of the default domain.
+        Operator in the default domain.
     node : str
         The node, for messages.
     inputs : sequence of array or None
-        Operands; ``None`` where one is left out.
+        Operands; ``None`` where an operand is left out.
 
     Raises
     ------
     UnsupportedOp
-        If the operator is not known.
+        If the operator is unknown.
     InvalidOperand
-        If it cannot have these operands.
+        If the operator cannot have these operands.
     """
     known = _DECIDERS.get(op)
     if known is None:
@@ -57,7 +57,7 @@ def _given(inputs: Arrays, position: int) -> np.ndarray:
 
 
 def _nonzero(attributes: Mapping[str, Any], inputs: Arrays) -> Sequence[np.ndarray]:
-    """Indices of the elements that are not zero, one column each."""
+    """Indices of nonzero elements, one column each."""
     return [np.stack(np.nonzero(np.atleast_1d(_given(inputs, 0)))).astype(np.int64)]
 
 
@@ -68,7 +68,7 @@ def _compress(attributes: Mapping[str, Any], inputs: Arrays) -> Sequence[np.ndar
 
 
 def _unique(attributes: Mapping[str, Any], inputs: Arrays) -> Sequence[np.ndarray]:
-    """Different elements or slices, the first position of each, and their numbers."""
+    """Different elements or slices, the first position of each, and the counts."""
     data, axis = _given(inputs, 0), attributes.get("axis")
     values, first, inverse, counts = np.unique(data, True, True, True, axis=axis)
     inverse = inverse.reshape(-1)
@@ -85,7 +85,7 @@ def _unique(attributes: Mapping[str, Any], inputs: Arrays) -> Sequence[np.ndarra
 
 
 def _suppress(attributes: Mapping[str, Any], inputs: Arrays) -> Sequence[np.ndarray]:
-    """Boxes with the best scores, without those that overlap a better one too much."""
+    """Boxes with the best scores, without boxes that overlap a better box too much."""
     boxes, scores = _given(inputs, 0), _given(inputs, 1)
     if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4:
         raise ValueError(f"boxes have shape {boxes.shape} and scores {scores.shape}")
@@ -128,7 +128,7 @@ def _corners(boxes: np.ndarray, is_centered: bool) -> np.ndarray:
 def _best(
     corners: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float | None
 ) -> list[int]:
-    """Return the boxes that are left of one class, the best first."""
+    """Return one class's remaining boxes, the best first."""
     order = np.argsort(-scores, kind="stable")
     if least is not None:
         order = order[scores[order] > np.float32(least)]

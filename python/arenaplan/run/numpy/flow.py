@@ -1,9 +1,9 @@
 """
-Bodies of branches and loops on the memory of their node.
+Bodies of branches and loops, bound to their node's memory.
 
-The values inside a body lie in the node's scratch value, its inputs and outputs where the node's
-operands and results are; see :mod:`arenaplan.planner.bodies`. All is bound once, before the first
-run.
+The values inside a body lie in the node's scratch value; inputs and outputs lie where the node's
+operands and results are; see :mod:`arenaplan.planner.bodies`. Everything is bound once, before the
+first run.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from arenaplan.run.numpy.steps import (
 from arenaplan.run.numpy.units import find_units
 
 Mover = Callable[[Node, np.ndarray], Run]
-"""Returns the function that runs a ``Take`` or ``Emit`` node, given the array of its value."""
+"""Returns the function that runs a ``Take`` or ``Emit`` node, given the value's array."""
 
 _UNWRITTEN = 0xEE
 _NONE = np.empty(0, np.uint8)
 
 
 def body_scratch(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Return the scratch memory of the kernels inside the bodies of a node."""
+    """Return the scratch memory for the kernels inside a node's bodies."""
     bodies: Sequence[Body] = signature.attributes["bodies"]
     size = max(block_bytes(missing_workspaces(body.graph, body.plan, {})) for body in bodies)
     return [[Choice(size, 0.0)]] if size else []
@@ -46,7 +46,7 @@ def body_scratch(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 class BoundBody:
     """
-    A body on its memory.
+    A body bound to memory.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ class BoundBody:
     body : Body
         The body.
     results : sequence of array or None
-        Memory of the node's results.
+        Memory for the node's results.
     move : callable, optional
-        Makes the functions of ``Take`` and ``Emit`` nodes.
+        Makes the functions for ``Take`` and ``Emit`` nodes.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class BoundBody:
         move: Mover | None = None,
     ) -> None:
         self.counter = np.zeros((), np.int64)
-        """The number of the round, which the body reads."""
+        """The round's number, which the body reads."""
         graph, plan = body.graph, body.plan
         arrays = self._apart(step, body, results) if step.is_apart else None
         if arrays is None:
@@ -105,7 +105,7 @@ class BoundBody:
         run_all(self._program)
 
     def _array(self, step: Step, results: Sequence[np.ndarray | None], slot: Slot) -> np.ndarray:
-        """Return the memory of a value outside."""
+        """Return an outside value's memory."""
         found = {"operand": step.inputs, "result": results, "counter": [self.counter]}
         array = found[slot.kind][slot.position]
         assert array is not None
@@ -114,7 +114,7 @@ class BoundBody:
     def _apart(
         self, step: Step, body: Body, results: Sequence[np.ndarray | None]
     ) -> dict[int, np.ndarray]:
-        """Return memory for every value alone; inputs are where the node has them."""
+        """Return separate memory for every value; inputs are where the node has them."""
         graph = body.graph
         arrays = {}
         for index in used_values(graph):
@@ -136,7 +136,7 @@ class BoundBody:
         arrays: Mapping[int, np.ndarray],
         results: Sequence[np.ndarray | None],
     ) -> None:
-        """Let results reach the memory of the node when all of them are there."""
+        """Copy results to the node's memory when all results are there."""
         node = body.graph.nodes[-1]
         for value in body.graph.outputs:
             target = results[body.slots[value].position]
@@ -146,5 +146,5 @@ class BoundBody:
 
 
 def _bytes_of(array: np.ndarray) -> np.ndarray:
-    """Return the memory of a contiguous array."""
+    """Return a contiguous array's memory."""
     return array.reshape(-1).view(np.uint8)

@@ -1,9 +1,9 @@
 """
 Groups: nodes that run as one.
 
-Values between members are passed on piece by piece and have no place in the arena. Most members
-run *in step*: each piece goes through all of them before the next. Others are *loaded*: they are
-applied to operands that a convolution or matrix product reads, any part at any time.
+Values between members are passed on piece by piece and have no place in the arena. Most members run
+*in step*: each piece goes through all members before the next piece. Others are *loaded*: applied
+to operands that a convolution or matrix product reads, any part at any time.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class NotAGroup(ValueError):
 
 @dataclass(frozen=True)
 class Member:
-    """One node of a group."""
+    """A node in a group."""
 
     inputs: tuple[int | None, ...]
     signature: Signature
     kernel: Kernel
     value: int
-    """The result of the member."""
+    """The member's result."""
     slot: int
-    """Position of that among its outputs."""
+    """Position of the result among the outputs."""
     follows: frozenset[int]
-    """Positions of inputs of which a piece of the output needs the same piece only."""
+    """Positions of inputs that are needed piece by piece, like the output."""
     overwrites: frozenset[int]
     """Positions of inputs whose memory the output may be."""
     is_view: bool
@@ -43,7 +43,7 @@ class Member:
     pieces: int
     """Number of equal pieces in which the output can be made in order; 1 if none are known."""
     windows: tuple[Window, ...] = ()
-    """The rows of inputs that rows of the output need."""
+    """The input rows that output rows need."""
 
     @cached_property
     def is_free(self) -> bool:
@@ -53,7 +53,7 @@ class Member:
 
     @cached_property
     def has_scratch(self) -> bool:
-        """Whether the kernel needs scratch memory of its own."""
+        """Whether the kernel needs scratch memory."""
         if self.kernel.workspace is None:
             return False
         slots = attributed(self.kernel.workspace, self.signature, self.signature)
@@ -72,13 +72,13 @@ class Group:
 
     members: tuple[Member, ...]
     loaded: frozenset[int]
-    """Values that are made whenever, and wherever, a part of them is read."""
+    """Values that are made whenever, and wherever, a reader needs a part."""
     taken: frozenset[int]
     """Values from outside in whose memory the output is, or might be."""
 
     @property
     def sink(self) -> Member:
-        """The last member, which writes the output of the group."""
+        """The last member, which writes the group's output."""
         return self.members[-1]
 
     @property
@@ -89,30 +89,30 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The node or fused group of one step."""
+    """The node or fused group in a step."""
 
     home: int
-    """The node at whose place it runs, and which has its scratch memory."""
+    """The node at whose place the unit runs, and which has the unit's scratch memory."""
     nodes: tuple[int, ...]
     """All that run, in execution order."""
     group: Group | None = None
     """The group, if there are several nodes, or if the output overlaps an input."""
     staged: bool = False
-    """Whether it does."""
+    """Whether the output overlaps an input."""
     strips: Strips | None = None
-    """How several nodes run strip by strip, if they do."""
+    """The strips, if several nodes run strip by strip."""
 
 
 def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Signature]) -> Member:
     """
-    Return a node as a member of a group.
+    Return a node as a group member.
 
     Raises
     ------
     UnsupportedOp
-        If no kernel runs it.
+        If no kernel runs the node.
     NotAGroup
-        If it cannot be a member of any group.
+        If the node cannot be a member of any group.
     """
     signature = signature_of(graph, node)
     kernel = find_kernel(signature)
@@ -149,9 +149,9 @@ def member_of(graph: Graph, node: Node, signature_of: Callable[[Graph, Node], Si
 
 
 def _pieces(graph: Graph, node: Node, declared: Flow | None, *, is_view: bool) -> int:
-    """Return the number of pieces in which a node that makes one value can make it in order."""
+    """Return the number of pieces in which a node with one output can make the output in order."""
     if node.effects.overlaps and (declared is None or declared.follows):
-        return 1  # A plan may count on pieces that a kernel knows nothing of.
+        return 1  # A plan may count on pieces that a kernel does not support.
     if declared is not None:
         return declared.pieces
     return max(_elements(graph, node.inputs[0]), 1) if is_view else 1
@@ -167,19 +167,19 @@ def _elements(graph: Graph, value: int | None) -> int:
 
 def form(graph: Graph, members: Sequence[Member], byte_size: Callable[[int], int]) -> Group:
     """
-    Return the group of some members.
+    Return the group with some members.
 
     All values that the output might take over count as taken; see :func:`dataclasses.replace`.
 
     Parameters
     ----------
     byte_size : callable
-        Returns the size of a value.
+        Returns a value's size.
 
     Raises
     ------
     NotAGroup
-        If the output of one of them is not read by a later one.
+        If no later member reads some member's output.
     """
     made = {member.value for member in members}
     unread = set(made)
@@ -214,7 +214,7 @@ def form(graph: Graph, members: Sequence[Member], byte_size: Callable[[int], int
 
 
 def _merged(members: Sequence[Member]) -> list[Member]:
-    """Return members with successive scales and shifts per channel worked into one."""
+    """Return members with successive scales and shifts per channel merged."""
     readers: dict[int, int] = {}
     for member in members:
         for _, value in member.reads():

@@ -1,5 +1,5 @@
 """
-Members of a group that the kernel of another one performs.
+Group members that another member's kernel performs.
 
 A convolution cuts the work into tiles. Prologue members (:attr:`Hosting.before`) are computed
 during tile loading. Epilogue members (:attr:`Hosting.after`) work on a finished tile that is still
@@ -32,8 +32,9 @@ from arenaplan.run.numpy.tiles import (
 )
 
 _KERNEL_LIMITS = (1 << 14, 1 << 17)
-"""Bytes that the own workspaces of kernels may have, if they can work with as little: with the
-smallest tiles and with the largest ones."""
+"""Bytes for the kernels' own workspaces, if the kernels can work with so few: for the smallest
+tiles and for the largest tiles.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,11 @@ class Hosting:
     """The members that a host member performs."""
 
     absorbed: tuple[tuple[Member, int], ...]
-    """Scales and shifts of the host's output, and the operand of theirs that is this output."""
+    """Scales and shifts of the host's output, with the operand position of this output."""
     added: Member | None
-    """The member that adds another operand to the result of these, which the host does as well."""
+    """The member that adds another operand to the result, which the host performs as well."""
     bounded: Member | None
-    """The member that bounds the result of these by constants, which the host does as well."""
+    """The member that bounds the result by constants, which the host performs as well."""
     before: tuple[Member, ...]
     """Members that make the host's operands (prologue)."""
     load: Layout | None
@@ -53,8 +54,9 @@ class Hosting:
     """Members that work on the host's output (epilogue)."""
     results: Layout
     by_planes: bool = field(default=False, kw_only=True)
-    """Whether the output may share memory with the host's input 0, of whose planes each one is
-    read before the output's is written."""
+    """Whether the output may share memory with the host's input 0, where each input plane is read
+    before the output plane is written.
+    """
 
     @property
     def loads(self) -> bool:
@@ -96,12 +98,12 @@ def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
 
 
 def _kernel_limit(box: Box) -> int:
-    """Return the bytes that kernels may have for themselves, a byte per tile element."""
+    """Return the bytes for the kernels' own use, a byte per tile element."""
     least, most = _KERNEL_LIMITS
     return min(max(prod(box_shape(box)), least), most)
 
 
-# -- who hosts whom ---------------------------------------------------------------------------
+# -- hosts and guests ------------------------------------------------------------------------
 
 
 def host_of(group: Group) -> Member | None:
@@ -315,7 +317,7 @@ class BoundHosting(Hosting):
         return total
 
     def addend(self, tile: Box) -> np.ndarray | None:
-        """Return what is added to a result tile after scale and shift, if anything."""
+        """Return the addend for a result tile after scale and shift, if any."""
         if self.added is None:
             return None
         inside = self.made_before()

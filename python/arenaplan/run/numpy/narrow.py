@@ -1,13 +1,13 @@
 """
-Element types that NumPy has not: bfloat16, and those of one byte and less.
+Element types that NumPy lacks: bfloat16, and types with one byte and less.
 
-The package ``ml_dtypes`` gives NumPy these types, one element to a byte or two. In the arena,
-elements smaller than a byte are packed, the first one in the lowest bits, as models store them; the
-array of such a value is that of its bytes.
+The package ``ml_dtypes`` gives NumPy these types, one element per byte or two. In the arena,
+elements smaller than a byte are packed, the first element in the lowest bits, as models store them;
+the array for such a value is a byte array.
 
 Kernels see wider copies of such operands, in one more workspace: floats as float32, integers as
-integers of 8 bits. Results are rounded once, when they are written. So every kernel computes with
-bfloat16; with narrower types only conversions and operators that move elements do.
+8-bit integers. Results are rounded once, when written. So every kernel computes with bfloat16; with
+narrower types only conversions and operators that move elements do.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _BLOCK = 1 << 12
 
 @cache
 def narrow_dtype(name: str) -> np.dtype[Any] | None:
-    """Return the type called ``name`` if it is one of this module, and ``ml_dtypes`` has it."""
+    """Return the type called ``name`` if the type is in this module, and ``ml_dtypes`` has it."""
     if name not in _WIDE:
         return None
     try:
@@ -70,7 +70,7 @@ def narrow_dtype(name: str) -> np.dtype[Any] | None:
 
 
 def is_packed(name: str) -> bool:
-    """Return whether several elements of a type share a byte."""
+    """Return whether several elements share a byte."""
     return BITS[name] < 8
 
 
@@ -92,7 +92,7 @@ def pack(source: np.ndarray, target: np.ndarray, bits: int) -> None:
 
 
 def unpack(source: np.ndarray, target: np.ndarray, bits: int, *, signed: bool) -> None:
-    """Write each element of packed bytes to a byte of its own."""
+    """Write each element in packed bytes to a separate byte."""
     each = 8 // bits
     mask, sign = np.uint8((1 << bits) - 1), np.uint8(1 << (bits - 1))
     flat = target.reshape(-1).view(np.uint8)
@@ -108,7 +108,7 @@ def unpack(source: np.ndarray, target: np.ndarray, bits: int, *, signed: bool) -
 
 
 def store(source: np.ndarray, target: np.ndarray, name: str) -> None:
-    """Write an array of a type to the memory of a value, which may be packed."""
+    """Write an array to a value's memory, which may be packed."""
     if is_packed(name) and target.dtype == np.uint8:
         pack(np.ascontiguousarray(source).view(np.uint8), target, BITS[name])
     else:
@@ -116,7 +116,7 @@ def store(source: np.ndarray, target: np.ndarray, name: str) -> None:
 
 
 def loaded(source: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
-    """Return the content of the memory of a value, a copy."""
+    """Return a copy of the content of a value's memory."""
     dtype = narrow_dtype(name)
     if dtype is None or not is_packed(name) or source.dtype != np.uint8:
         return source.copy()
@@ -131,12 +131,12 @@ def loaded(source: np.ndarray, shape: Sequence[int], name: str) -> np.ndarray:
 @adapter
 def narrowed(kernel: Kernel, signature: Signature) -> Kernel:
     """
-    Return a kernel that computes with wider copies, if an operand is of a type of this module.
+    Return a kernel that computes with wider copies, if an operand has a type in this module.
 
     Raises
     ------
     UnsupportedDtype
-        If the operator computes with numbers that are too narrow for that.
+        If the operator computes with numbers that are too narrow.
     """
     if all(t is None or t.dtype.isbuiltin == 1 for t in _operands(signature)):
         return kernel
@@ -170,7 +170,7 @@ def _wide_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _widened(signature: Signature) -> Signature:
-    """Return the signature with wider types, and with constants of these."""
+    """Return the signature with wider types, and with constants in these types."""
 
     def constant(load: Callable[[], np.ndarray] | None) -> Callable[[], np.ndarray] | None:
         return None if load is None else lambda: _converted(load())
@@ -218,7 +218,7 @@ def _prepare(inner: Kernel, step: Step) -> Run | None:
             inputs.append(_converted(array))
         else:
             copy = scratch.array(tensor.shape, _wide_dtype(tensor.dtype))
-            if not (signature.op == "CastLike" and position == 1):  # It only gives its type.
+            if not (signature.op == "CastLike" and position == 1):  # The operand only gives a type.
                 work.append(partial(_load, array, copy, tensor.dtype))
             inputs.append(copy)
     outputs: list[np.ndarray | None] = []
@@ -248,7 +248,7 @@ def _prepare(inner: Kernel, step: Step) -> Run | None:
 
 
 def _load(source: np.ndarray, target: np.ndarray, dtype: np.dtype[Any]) -> None:
-    """Copy an operand of a narrow type."""
+    """Copy an operand with a narrow type."""
     name = dtype.name
     if not is_packed(name) or source.dtype != np.uint8:
         np.copyto(target, source, casting="unsafe")
@@ -264,7 +264,7 @@ def _load(source: np.ndarray, target: np.ndarray, dtype: np.dtype[Any]) -> None:
 
 
 def _store(step: Step, source: np.ndarray, target: np.ndarray, dtype: np.dtype[Any]) -> None:
-    """Write a result of a narrow type."""
+    """Write a result with a narrow type."""
     name, op = dtype.name, step.signature.op
     flat = source.reshape(-1)
     if flat.dtype != np.float32:
@@ -297,7 +297,7 @@ def _store(step: Step, source: np.ndarray, target: np.ndarray, dtype: np.dtype[A
 
 @cache
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Return the least and the largest number of a type, as those of the wider one."""
+    """Return a type's least and largest number, as numbers of the wider type."""
     import ml_dtypes
 
     is_whole = _wide_dtype(dtype) != np.float32
@@ -308,17 +308,17 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 def _exponents(x: np.ndarray, mode: str, *, saturates: bool) -> np.ndarray:
     """
-    Return numbers as elements of float8_e8m0fnu: the exponents of float32, without a sign.
+    Return numbers as float8_e8m0fnu elements: float32 exponents, without a sign.
 
-    ``mode`` says which power of two a number between two of them becomes. NaN is 255, also for
-    infinities and, unless it saturates, for what becomes larger than the last power.
+    ``mode`` selects the power of two for a number between two powers. NaN is 255, also for
+    infinities and, unless saturating, for results larger than the last power.
     """
     bits = x.view(np.uint32)
     exponent = (bits >> 23 & 0xFF).astype(np.uint8)
     rest = bits & 0x7FFFFF
     if mode == "up":
         above = rest > 0
-    elif mode == "nearest":  # Ties go up, but for those of the smallest power.
+    elif mode == "nearest":  # Ties go up, except ties of the smallest power.
         half = np.uint32(1 << 22)
         above = (rest > half) | ((rest == half) & (exponent > 0))
     else:

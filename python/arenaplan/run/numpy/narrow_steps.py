@@ -1,8 +1,8 @@
 """
-Steps of a quantized graph that pass on bytes.
+Steps in a quantized graph that pass on bytes.
 
-Fusion does not know which groups have a kernel of bytes. The steps of this module are one more plan
-that is weighed: each of them ends where numbers become bytes.
+Fusion does not know which groups have a byte kernel. The steps in this module make another plan
+that is weighed: each step ends where numbers become bytes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _CONVERSIONS = ("DequantizeLinear", "QuantizeLinear")
 
 def narrow_steps(graph: Graph, *, joined: bool = False) -> list[list[int]] | None:
     """
-    Return the steps of a quantized graph in which each makes bytes of bytes, as far as they can.
+    Return a quantized graph's steps that make bytes from bytes, as far as possible.
 
-    A step ends with a QuantizeLinear, and has the nodes before it back to conversions of bytes:
-    elementwise ones, and at most one convolution or product. Conversions run in each step that
-    reads them.
+    A step ends with a QuantizeLinear, and has the nodes before, back to the conversions from bytes:
+    elementwise nodes, and at most one convolution or product. Conversions run in each step that
+    reads their result.
 
     Parameters
     ----------
     joined : bool, default False
-        Whether a step takes in the one that makes its bytes where kernels of bytes run both
+        Whether a step takes in the step that makes its bytes where byte kernels run both
         (:class:`~arenaplan.run.numpy.quantizing.QuantizedGroup`).
 
     Returns
     -------
     list of list of int, optional
-        Nodes that run as one; ``None`` if all run alone.
+        Nodes that run as one; ``None`` if all nodes run alone.
     """
     if not any(node.op == "QuantizeLinear" for node in graph.nodes):
         return None
@@ -52,7 +52,7 @@ def narrow_steps(graph: Graph, *, joined: bool = False) -> list[list[int]] | Non
     kept: list[list[int]] = []
     for nodes in reversed(steps):
         last = graph.nodes[nodes[-1]]
-        # What groups make for themselves is made once more if something else reads it.
+        # Values that groups make for themselves are made once more if another reader exists.
         if last.index in inside and needed.isdisjoint(last.outputs):
             continue
         members = [graph.nodes[node] for node in nodes]
@@ -63,7 +63,7 @@ def narrow_steps(graph: Graph, *, joined: bool = False) -> list[list[int]] | Non
 
 
 class _Narrow:
-    """Finds the nodes that run as one with each QuantizeLinear of a graph."""
+    """Finds the nodes that run as one with each QuantizeLinear in a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -74,7 +74,7 @@ class _Narrow:
         self.readers.update(graph.outputs)
 
     def step(self, node: Node) -> list[int]:
-        """Return the nodes that run as one with a node, which is the last of them."""
+        """Return the nodes that run as one with a node, which is last."""
         if node.op != "QuantizeLinear" or node.domain not in ("", "ai.onnx"):
             return [node.index]
         nodes, products = {node.index}, 0
@@ -102,7 +102,7 @@ class _Narrow:
         return sorted(nodes)
 
     def joined(self, step: list[int], steps: Sequence[list[int]]) -> list[int]:
-        """Return a step with those before it that kernels of bytes run together with it."""
+        """Return a step with the earlier steps that byte kernels run together with the step."""
         if len(step) == 1:
             return step
         for node in step:

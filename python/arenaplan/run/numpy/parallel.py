@@ -1,9 +1,9 @@
 """
-Steps on several threads, each after those that it must wait for.
+Steps on several threads, each after the required steps.
 
-The interpreter's lock is released inside of NumPy's kernels, so kernels of large arrays run at the
-same time. Every step computes what it computes alone: results are those of a serial run of the same
-plan, bit for bit.
+The interpreter's lock is released inside NumPy's kernels, so kernels on large arrays run at the
+same time. Every step computes the same as alone: results equal a serial run of the plan, bit for
+bit.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 class Workers:
     """
-    Threads that run the steps of one plan.
+    Threads that run one plan's steps.
 
     Parameters
     ----------
     graph : Graph
-        The graph that was planned.
+        The planned graph.
     plan : Plan
-        Its plan.
+        The graph's plan.
     units : sequence of Unit
-        The units of the runs. A chain of steps runs as one at the place of its first step, so that
-        step waits for all that its other steps wait for.
+        The units of the runs. A chain of steps runs as one at the place of the first step, so that
+        the first step waits for everything that the other steps wait for.
     program : Program
         The prepared runs.
     count : int
@@ -64,7 +64,7 @@ class Workers:
         before = [{edge.before for edge in hazards.of(step)} for step in range(hazards.steps)]
         for unit in units:
             if unit.home == unit.nodes[-1]:
-                continue  # One step of the plan.
+                continue  # The unit is a single plan step.
             chain = [step_of[node] for node in unit.nodes]
             for step in chain[1:]:
                 others = before[step].difference(chain)
@@ -104,7 +104,7 @@ class Workers:
             self._queue.close()
 
     def _opened(self) -> Queue:
-        """Return the queue of this process: a fork has no threads of its parent."""
+        """Return this process's queue: a forked process has no threads of the parent."""
         if self._queue is None or self._process != os.getpid():
             self._queue = Queue(self._count)
             self._process = os.getpid()

@@ -1,5 +1,5 @@
 """
-Groups that a convolution or a product of bytes performs, or two convolutions.
+Groups that one byte kernel, a convolution or a product, performs, or two convolutions.
 
 Quantization tools put a pair of conversions around every operator. A group that widens an image,
 convolves, and rounds the result is then a byte convolution, if the real weights are known to stand
@@ -47,7 +47,7 @@ from arenaplan.run.numpy.timing import nanoseconds
 
 @dataclass(frozen=True)
 class Stage:
-    """A byte kernel, and what is done with the result."""
+    """A byte kernel, with the treatment of the result."""
 
     kernel: QuantizedConv | QuantizedProduct
     image: int
@@ -71,7 +71,7 @@ class QuantizedGroup:
     name: str
     """The name of the last node."""
     before: Member | None
-    """The member that makes all of the image of others."""
+    """The member that makes the whole image from others."""
     stages: tuple[Stage, ...]
     in_place: bool
     """Whether the last kernel may write where the output will be."""
@@ -279,7 +279,7 @@ def quantized_group(group: Group) -> QuantizedGroup | None:
         and cores[1].kernel.writes_over
     ):
         return None
-    # What makes the image comes before the kernel, and all else after the last kernel.
+    # Members that make the image come before the kernel, and all others after the last kernel.
     left = {member.value: member for member in group.members}
     for core in cores:
         for member in core.members:

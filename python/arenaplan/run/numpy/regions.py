@@ -25,7 +25,7 @@ from arenaplan.run.numpy.stages import LIMITS, Former, Stage
 _NEVER = 1 << 40
 """A row that is needed by no strip."""
 ROW_MOVES = _MOVE, _MOVED = 900, 63
-"""Nanoseconds of moving rows to the front of a line buffer: for the call, and per 1,000 bytes."""
+"""Nanoseconds to move rows to the front of a line buffer: for the call, and per 1,000 bytes."""
 
 
 # -- rows over time -------------------------------------------------------------------------
@@ -38,7 +38,7 @@ class Times:
     start: np.ndarray
     stop: np.ndarray
     active: np.ndarray
-    """Whether it makes any."""
+    """Whether the stage makes any rows."""
 
     def spans(self) -> Iterator[tuple[int, int, int]]:
         """Yield strip, first row, and row after the last."""
@@ -47,7 +47,7 @@ class Times:
 
 
 class Needs(NamedTuple):
-    """The rows of a value that its readers need, by strip."""
+    """The rows of a value that readers need, by strip."""
 
     low: np.ndarray
     high: np.ndarray
@@ -92,7 +92,7 @@ def add_needs(stage: Stage, times: Times, needs: dict[int, Needs]) -> None:
 
 
 class Held(NamedTuple):
-    """The line buffer of a value."""
+    """A value's line buffer."""
 
     base: np.ndarray
     """The row in the first place, for each strip."""
@@ -128,7 +128,7 @@ def _moving(stage: Stage, held: Held, times: Times) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Stages that run strip by strip, and where their rows are."""
+    """Stages that run strip by strip, and the places of their rows."""
 
     stages: tuple[Stage, ...]
     times: tuple[Times, ...]
@@ -136,7 +136,9 @@ class Region:
     held: Mapping[int, Held]
     """Per value that has a line buffer."""
     home: Mapping[int, int]
-    """Per value inside, the value in whose rows it is: with a line buffer, or the result."""
+    """For each inner value, the value whose rows hold it: a value with a line buffer, or the
+    result.
+    """
     strips: Strips
     seconds: float
     scratch: int
@@ -152,19 +154,19 @@ class Region:
 
 def region_of(former: Former, nodes: Sequence[int], strips: Strips, limit: int) -> Region:
     """
-    Return the region of some nodes.
+    Return the region for some nodes.
 
     Parameters
     ----------
     strips : Strips
-        The height of strips, and the places of line buffers.
+        The strip height, and the places of line buffers.
     limit : int
-        Bytes that the kernels' own workspaces may have, if they can.
+        Bytes for the kernels' own workspaces, if the kernels can work with so few.
 
     Raises
     ------
     NotAGroup
-        If the nodes cannot run so.
+        If the nodes cannot run strip by strip.
     """
     stages = former.stages(nodes)
     if stages is None or not stages:
@@ -200,7 +202,7 @@ def _region(stages: Sequence[Stage], strips: Strips, limit: int) -> Region:
 
 
 def _homes(strips: Strips) -> dict[int, int]:
-    """Return by value that is made in the rows of another the one that has the memory."""
+    """Return for each value that is made in another value's rows the value with the memory."""
     home: dict[int, int] = {}
     for pair in reversed(strips.in_place):
         home[pair.value] = home.get(pair.of, pair.of)
@@ -217,7 +219,7 @@ class RowKernels:
         self.former = Former(graph)
 
     def of(self, nodes: Iterable[int]) -> list[RowKernel]:
-        """Return the stages of nodes, and their costs."""
+        """Return the stages for nodes, with costs."""
         former = self.former
         able = former.order(node for node in nodes if former.member(node) is not None)
         found = []
@@ -233,5 +235,5 @@ class RowKernels:
         try:
             region_of(self.former, nodes, strips, LIMITS[0])
         except NotAGroup:
-            return False  # Rows at an edge are made in another way than those between.
+            return False  # Rows at an edge are made in another way than inner rows.
         return True

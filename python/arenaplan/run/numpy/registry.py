@@ -1,5 +1,5 @@
 """
-Kernels: how one operator is computed into memory that was planned for it.
+Kernels: the computation of one operator into planned memory.
 
 A kernel is a small function, called once before the first run with the arrays that all runs
 will use. The kernel prepares what is possible (reshaped weights, slices, index tables) and
@@ -36,9 +36,9 @@ Prepare: TypeAlias = "Callable[[Step], Run | None]"
 Declare: TypeAlias = "Callable[[Signature], Sequence[Sequence[Choice]]]"
 
 MICROSOFT = "com.microsoft"
-"""Domain of the operators that ONNX Runtime adds to the standard ones."""
+"""Domain for the operators that ONNX Runtime adds to the standard operators."""
 INTERNAL = "arenaplan"
-"""Domain of kernels that others are made of, which no model can contain."""
+"""Domain for kernels from which others are made; no model can contain such operators."""
 
 
 class Tensor(NamedTuple):
@@ -55,7 +55,7 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What is known about a node before memory is: enough to declare workspaces."""
+    """The facts about a node that are known before memory is: enough to declare workspaces."""
 
     name: str
     op: str
@@ -63,11 +63,11 @@ class Signature:
     version: int
     attributes: Mapping[str, Any]
     inputs: tuple[Tensor | None, ...]
-    """Operands read; ``None`` where an optional one is left out."""
+    """Operands to read; ``None`` where an optional operand is left out."""
     outputs: tuple[Tensor | None, ...]
-    """Operands written; ``None`` where an optional one is left out."""
+    """Operands to write; ``None`` where an optional operand is left out."""
     constant: tuple[Callable[[], np.ndarray] | None, ...]
-    """Per input, a function that returns its data if it is a constant, else ``None``."""
+    """For each input, a function that returns the data of a constant, else ``None``."""
     guests: Guests | None = None
     """Further work of the kernel, tile by tile. ``None`` unless the kernel was registered with
     ``hosts=True``."""
@@ -96,10 +96,10 @@ class Signature:
 
 @dataclass(slots=True)
 class Clock:
-    """What changes between runs with the same steps, besides the inputs."""
+    """The state that changes between runs with the same steps, besides the inputs."""
 
     seed: int = 0
-    """Seed of random operators that have none of their own."""
+    """Seed for random operators without a seed."""
     run: int = 0
     """Number of the run."""
 
@@ -112,18 +112,20 @@ class Step:
     inputs: tuple[np.ndarray | None, ...]
     """Arrays to read. Constants are read-only."""
     outputs: tuple[np.ndarray | None, ...]
-    """Arrays to write. One may be exactly the array of an input where the node's
-    effects permit it (in place, or a view); otherwise it shares no byte with one."""
+    """Arrays to write. An output may be exactly an input's array where the node's effects permit
+    sharing (in place, or a view); otherwise the output shares no byte with an input.
+    """
     workspaces: tuple[np.ndarray, ...]
     """Scratch bytes, one ``uint8`` array per declared workspace."""
     guests: BoundGuests | None = None
     """:attr:`Signature.guests` with their memory."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
-    """Results of the kernel for the same constants when it prepared other parts of the node."""
+    """Results by the kernel for the same constants from earlier preparations of other node parts.
+    """
     is_apart: bool = False
-    """Whether values inside of the node share no memory, since a run is compared with this one."""
+    """Whether values inside the node share no memory, for a run that is compared with this run."""
     clock: Clock = field(default_factory=Clock)
-    """The clock of all steps of an executor."""
+    """The clock for all steps of an executor."""
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -190,7 +192,7 @@ class BoundGuests(Guests, Protocol):
         """Return a scale and a shift per channel, which the kernel applies to the weights."""
 
     def addend(self, tile: Box) -> np.ndarray | None:
-        """Return what is added to a result tile after scale and shift, if anything.
+        """Return the addend for a result tile after scale and shift, if any.
 
         The addend is the tile's memory, or shares no byte with the tile. Only kernels for which
         :attr:`Kernel.adds` holds are asked to add.
@@ -257,14 +259,16 @@ class Cut:
     """The cut for an operator with a single output; see :mod:`arenaplan.run.numpy.cuts`."""
 
     operands: Callable[[Signature, Box], Sequence[Box | None]]
-    """Returns the part of each input that a part of output 0 needs; ``None`` for all of it."""
+    """Returns the part of each input that a part of output 0 needs; ``None`` for the whole input.
+    """
     pointwise: bool = False
-    """Whether any part can be made, also one that is not contiguous in memory."""
+    """Whether any part can be made, also a part that is not contiguous in memory."""
     attributes: Callable[[Signature, Box], Mapping[str, Any]] | None = None
-    """Returns the attributes of a node that makes a part of output 0 only, if others."""
+    """Returns the attributes for a node that makes only a part of output 0, if they differ."""
     time: Callable[[Signature], float] | None = None
-    """For operators on images: about how many nanoseconds one takes that needs no scratch
-    memory. If it does, its choices tell."""
+    """For operators on images: estimated nanoseconds, if the operator needs no scratch memory.
+    Otherwise the scratch choices tell the time.
+    """
     by_rows: Cut | None = None
     """Another cut, if rows of all channels are cut in another way."""
 
@@ -281,18 +285,20 @@ class Kernel:
     prepare: Prepare
     workspace: Declare | None = None
     since: int = 1
-    """First operator-set version whose meaning this is."""
+    """First operator-set version with this meaning."""
     cut: Cut | None = None
-    """The way to run it on a part of its operands, if that is possible."""
+    """The way to run the kernel on operand parts, if possible."""
     hosts: bool = False
-    """Whether it performs :attr:`Step.guests`."""
+    """Whether the kernel performs :attr:`Step.guests`."""
     adds: Callable[[Signature], bool] | None = None
-    """Tells whether it adds :meth:`BoundGuests.addend` to its results."""
+    """Tells whether the kernel adds :meth:`BoundGuests.addend` to its results."""
     by_planes: Callable[[Signature], bool] | None = None
-    """Tells whether it can work on :attr:`Guests.by_planes`."""
+    """Tells whether the kernel can work on :attr:`Guests.by_planes`."""
     in_order: bool = False
-    """Whether it writes output 0 from the first byte to the last, and each byte after it has read
-    all that its node's effects say: the output may then overlap an input as these permit."""
+    """Whether the kernel writes output 0 from the first byte to the last, and each byte after
+    reading everything that the node's effects state: the output may then overlap an input as the
+    effects permit.
+    """
 
     @property
     def is_pointwise(self) -> bool:
@@ -383,7 +389,7 @@ def compiled_kernel(
     Parameters
     ----------
     when : callable
-        Tells whether the function runs a node; if so, also any part of the node.
+        Tells whether the function runs a node; then the function also runs any part of the node.
     workspace : callable, optional
         As in :func:`kernel`.
     """
@@ -398,12 +404,12 @@ def compiled_kernel(
 
 def plain_kernel(node: Signature | Node) -> Kernel:
     """
-    Return the kernel that is registered for an operator, whatever its operands are.
+    Return the kernel that is registered for an operator, for any operands.
 
     Raises
     ------
     UnsupportedOp
-        If there is none.
+        If no kernel is registered.
     """
     domain = "" if node.domain == "ai.onnx" else node.domain
     for known in _KERNELS.get((domain, node.op), ()):

@@ -1,4 +1,4 @@
-"""What is known of the nodes of a graph before memory is."""
+"""The facts about a graph's nodes that are known before memory is."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ NOT_RUN = (UnsupportedOp, SizeError)
 
 
 def byte_size(value: Value) -> int:
-    """Return the size of a value in bytes."""
+    """Return a value's size in bytes."""
     dtype_of(value)
     return array_bytes(value.shape, value.dtype)
 
 
 def dtype_of(value: Value) -> np.dtype[Any]:
     """
-    Return NumPy's element type of a value.
+    Return NumPy's element type for a value.
 
     Raises
     ------
     UnsupportedDtype
-        If NumPy cannot compute with it.
+        If NumPy cannot compute with the type.
     """
     dtype = _DTYPES.get(value.dtype) or narrow_dtype(value.dtype)
     if dtype is None:
@@ -56,12 +56,12 @@ def dtype_of(value: Value) -> np.dtype[Any]:
 
 def check_array(value: Value) -> None:
     """
-    Raise if NumPy has no array of a value's shape.
+    Raise if NumPy has no array with a value's shape.
 
     Raises
     ------
     SizeError
-        If it has too many dimensions.
+        If the shape has too many dimensions.
     SizeError
         If dimensions other than zeros overflow together.
     """
@@ -81,7 +81,7 @@ def check_array(value: Value) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConstantLoad:
-    """Loads the data of a constant when it is called."""
+    """Loads a constant's data when called."""
 
     graph: Graph
     index: int
@@ -121,11 +121,11 @@ def signature_of(graph: Graph, node: Node) -> Signature:
 
 
 def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
-    """Return the group of some nodes, before a plan decides its in-place operands."""
+    """Return the group for some nodes, before a plan decides its in-place operands."""
     members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
     return form(graph, members, lambda value: byte_size(graph.values[value]))
 
 
 def is_in_order(graph: Graph, nodes: Sequence[int]) -> bool:
-    """Whether a step is one node whose kernel may overlap its output with an input by itself."""
+    """Return whether a step is a node whose kernel may overlap output and input by itself."""
     return len(nodes) == 1 and find_kernel(signature_of(graph, graph.nodes[nodes[0]])).in_order

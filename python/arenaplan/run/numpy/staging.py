@@ -1,12 +1,12 @@
 """
 Steps whose output overlaps an input.
 
-The output is made tile by tile, in order. Each tile waits in scratch memory until all of it
-is made, and is then copied to its place: only bytes that no later tile needs are overwritten. So
-tiles are runs of whole pieces, of which the node's effects say how far apart the two must be.
+The output is made tile by tile, in order. Each tile waits in scratch memory until the whole tile is
+made, and is then copied in place: only bytes that no later tile needs are overwritten. So tiles are
+runs of whole pieces; the node's effects state the distance between output and input.
 
-Some kernels need no tiles: a depthwise convolution copies each plane into a frame of zeros before
-it writes the same plane of its output.
+Some kernels need no tiles: a depthwise convolution copies each plane into a zero frame before
+writing the same plane in the output.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from arenaplan.run.numpy.streaming import (
 from arenaplan.run.numpy.tiles import Tile, bind, made_by
 
 _COPIED, _TILE = 0.04, 1.5e3
-"""Nanoseconds in which a byte of a tile is copied, and those of the call."""
+"""Nanoseconds to copy a tile byte, and per call."""
 
 
 def staged_ways(group: Group) -> tuple[Choice, ...]:
     """
-    Return the sizes of scratch memory with which a group's output can overlap an input.
+    Return the scratch memory sizes with which a group's output can overlap an input.
 
-    Costs are nanoseconds. The largest size is as large as the output, at least; it is the only
-    size if the group cannot be cut into pieces.
+    Costs are nanoseconds. The largest size is at least as large as the output; it is the only size
+    if the group cannot be cut into pieces.
     """
     if is_empty(group):
         return (Choice(0, 0.0),)
@@ -62,19 +62,19 @@ def staged_ways(group: Group) -> tuple[Choice, ...]:
 
 def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndarray) -> Run | None:
     """
-    Return a function that runs a group with an overlap; ``None`` if it makes no element.
+    Return a function that runs a group with an overlap; ``None`` if the output is empty.
 
     Parameters
     ----------
     arrays : mapping of int to array
-        Memory of every value that is read or made.
+        Memory for every value that is read or made.
     workspace : array
-        Scratch memory of one of the sizes that :func:`staged_ways` returns.
+        Scratch memory with a size from :func:`staged_ways`.
 
     Raises
     ------
     ExecutionError
-        If that is too small.
+        If the scratch memory is too small.
     """
     if is_empty(group):
         return None
@@ -103,12 +103,12 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
 
 
 def _free(group: Group) -> Group:
-    """Return a group of which no value is in the place of the output."""
+    """Return a group in which no value is in the output's place."""
     return replace(group, taken=frozenset())
 
 
 def _alone(group: Group) -> Group:
-    """Return the group whose tiles are staged: no value is in the place of one."""
+    """Return the group whose tiles are staged: no value is in another value's place."""
     return in_chains(_free(group))
 
 
@@ -129,7 +129,7 @@ def _tilings(group: Group) -> Iterator[Tiling]:
 
 
 def _is_of_pieces(division: Division, shape: tuple[int, ...], pieces: int) -> bool:
-    """Whether tiles are contiguous in memory, one after the other, and of whole pieces."""
+    """Return whether tiles are contiguous, one after the other, and made of whole pieces."""
     if division.tiles(shape) == 1:
         return True
     if division.single < division.axis or pieces < 1:

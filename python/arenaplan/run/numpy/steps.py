@@ -32,7 +32,7 @@ _NOTHING = np.empty(0, np.uint8)
 _NO_RUNS: Mapping[int, Run] = {}
 Workspaces = Mapping[int, Sequence[np.ndarray]]
 Given: TypeAlias = Callable[[Mapping[int, np.ndarray]], Mapping[int, Run]]
-"""Returns, for the arrays of all values, functions by node."""
+"""Returns functions by node, given the arrays for all values."""
 
 
 def no_runs(arrays: Mapping[int, np.ndarray]) -> Mapping[int, Run]:
@@ -49,7 +49,7 @@ class Program:
     nodes: list[Node]
     """The node that each function belongs to."""
     clock: Clock = field(default_factory=Clock)
-    """The number of the run, which random operators depend on."""
+    """The run number, which random operators depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class Setup:
     graph: Graph
     plan: Plan
     memories: Sequence[np.ndarray]
-    """The bytes of the arena, then those of each buffer that the caller brings."""
+    """The arena's bytes, then the bytes of each buffer from the caller."""
     arrays: Mapping[int, np.ndarray]
-    """Memory of every value that a run touches."""
+    """Memory for every value that a run touches."""
     workspaces: Workspaces
-    """Scratch memory per node, in the arena or beside it."""
+    """Scratch memory per node, in the arena or beside the arena."""
     units: Sequence[Unit]
     """The units, in order."""
     program: Program
@@ -121,7 +121,7 @@ class Span(NamedTuple):
 
 
 def spans_of(graph: Graph, plan: Plan) -> dict[int, Span]:
-    """Return the byte range for every value that a run touches and that has a place."""
+    """Return the byte range of every value that a run touches and that has a place."""
     bases, placements = plan.bases, plan.placements
     spans = {}
     for index in used_values(graph):
@@ -317,7 +317,7 @@ def load(arrays: Mapping[int, np.ndarray], inputs: Mapping[int, np.ndarray]) -> 
         target = arrays[index]
         if target.dtype == array.dtype:
             np.copyto(target, array)
-        else:  # Only elements smaller than a byte are in memory of another type.
+        else:  # Only elements smaller than a byte have memory with another type.
             store(array, target, array.dtype.name)
 
 

@@ -50,19 +50,18 @@ from arenaplan.run.numpy.tiles import (
 from arenaplan.run.numpy.timing import nanoseconds
 
 _TARGETS = tuple(1 << shift for shift in (24, 22, 21, 20, 19, 18, 17, 16, 14, 12))
-"""Bytes of the widest value of a tile to aim at."""
+"""Bytes to aim at in a tile's widest value."""
 _LIMITS = (1 << 19, 1 << 17, 1 << 15, 0)
 """Bytes that the kernels' own workspaces may have, from the fastest to the smallest."""
 _MOST_TILES = 1 << 12
 _MOST_BANDS = 64
-"""Tiles of rows at most, for each has kernels prepared; so many are looked at one by one."""
+"""Most row tiles, since kernels are prepared for each; so many tiles are examined one by one."""
 _FEW_TILES = 8
 """Tiles that are all looked at."""
 _SLOWEST_IMAGES, _SLOWEST, _BEARABLE = 1.4, 3.0, 5e4
 """
-Sizes with which a group takes so many times as long as with the best, and so many nanoseconds
-more, are not offered: they cost too much. The first is for groups with
-operators on images.
+A size is not offered if the group takes so many times as long as with the best size, and so many
+nanoseconds more. The first factor is for groups with operators on images.
 """
 _NEGLIGIBLE = 1 << 12
 """Bytes of scratch memory that are not worth saving."""
@@ -76,7 +75,7 @@ class Division(NamedTuple):
     axis: int
     """The dimension that is cut into ranges."""
     length: int
-    """Indices of that dimension in one tile."""
+    """Indices of that dimension per tile."""
     single: int
     """Dimensions before this one have one index in a tile, others up to ``axis`` all."""
 
@@ -116,13 +115,13 @@ class Tiling:
 
     division: Division
     limit: int
-    """Bytes that the kernels' own workspaces may have, if they can."""
+    """Bytes for the kernels' own workspaces, if the kernels can work with so few."""
     bytes: int
     """Scratch memory."""
     cost: float
     """About how many nanoseconds a run takes."""
     ahead: tuple[int, ...] = ()
-    """Values that every tile needs whole: they are made once, before the first tile."""
+    """Values that every tile needs whole: made once, before the first tile."""
 
 
 # -- choosing ------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ def tilings(group: Group) -> Iterator[Tiling]:
 
 
 def _tilings(group: Group, division: Division, samples: Sequence[Parts]) -> Iterator[Tiling]:
-    """Yield ways to run the tiles of a division."""
+    """Yield ways to run a division's tiles."""
     layout = layout_of(group, division)
     kernels = [part_slots(parts) for parts in samples]
     usual = len(samples) // 2 if division.is_band else 0
@@ -267,9 +266,9 @@ def without(group: Group, ahead: Sequence[int]) -> Group:
 
 def _is_whole(group: Group) -> bool:
     """
-    Whether some member needs all of another one's result, not just the reach of its windows.
+    Return whether a member needs another member's whole result, beyond its windows' reach.
 
-    Values that are loaded are made again for each tile, as far as it reads them.
+    Loaded values are made again for each tile, as far as the tile reads them.
     """
     made = group.made - group.loaded
     return any(
@@ -337,14 +336,14 @@ def _is_split(member: Member) -> bool:
 
 
 def _even(shape: Sequence[int], axis: int) -> Iterator[Division]:
-    """Yield tiles of equally many indices of a dimension."""
+    """Yield tiles with equally many indices along a dimension."""
     for count in range(1, shape[axis]):
         if shape[axis] % count == 0 and prod(shape[:axis]) * shape[axis] // count <= _MOST_TILES:
             yield Division(axis, count, axis)
 
 
 def _bands(shape: Sequence[int], shares: Sequence[int]) -> Iterator[Division]:
-    """Yield tiles of some rows of all channels."""
+    """Yield tiles with some rows of all channels."""
     if len(shape) < 3 or shape[2] < 2 or shape[0] > _MOST_BANDS:
         return
     row = max(prod(shape[1:]) // shape[2], 1)
@@ -357,7 +356,7 @@ def _has_groups(member: Member) -> bool:
     """Whether a member makes several channels in each of several groups: a tile may span two."""
     shape = made_by(member).shape
     groups = member.signature.attributes.get("group", 1)
-    # An operator without groups may have any attribute of that name.
+    # An operator without groups may have any attribute with that name.
     return len(shape) > 1 and type(groups) is int and 1 < groups < shape[1]
 
 
@@ -368,7 +367,7 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     Raises
     ------
     Uncuttable
-        If not every tile can be made by itself.
+        If some tile cannot be made by itself.
     """
     shape = made_by(group.sink).shape
     count = division.tiles(shape)

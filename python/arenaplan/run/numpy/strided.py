@@ -1,4 +1,4 @@
-"""Views with any strides, which keep nothing but their memory."""
+"""Views with any strides, which keep only their memory alive."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.lib import stride_tricks
 
 def as_strided(array: np.ndarray, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
     """
-    Return a view of the memory of an array, as NumPy's function of this name does.
+    Return a view of an array's memory, as NumPy's function with this name does.
 
-    NumPy's view keeps an object with a description of itself, which takes four times the bytes of
-    the view: much for a kernel that has a view per tile.
+    NumPy's view keeps an object with a description, which takes four times the bytes of the view:
+    much for a kernel that has a view per tile.
     """
     root = array
     while isinstance(root.base, np.ndarray):

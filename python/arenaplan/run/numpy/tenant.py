@@ -1,4 +1,4 @@
-"""Common base of executors: they hold on to an arena until they are closed."""
+"""Common base class of executors: an executor holds an arena until closed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 def arena_of(plan: Plan | PlanFamily, memory: Buffer | np.ndarray | None) -> Arena:
     """
-    Return the arena that a caller gave, made of memory that a caller gave, or a new one.
+    Return the caller's arena, an arena on the caller's memory, or a new arena.
 
     Raises
     ------
     ArenaError
-        If the memory is no writable buffer without gaps.
+        If the memory is not a writable buffer without gaps.
     """
     if memory is None:
         return plan.commit()
@@ -33,7 +33,7 @@ def arena_of(plan: Plan | PlanFamily, memory: Buffer | np.ndarray | None) -> Are
 
 
 class Tenant(ABC):
-    """Has arrays on an arena, which may be its own; a ``with`` statement closes it."""
+    """Has arrays on an arena, which may be its own; a ``with`` statement closes the executor."""
 
     arena: Arena
     _owns_arena: bool
@@ -45,17 +45,17 @@ class Tenant(ABC):
         try:
             self.close()
         except ArenaError:
-            if error is None:  # Its traceback may hold references to the arena.
+            if error is None:  # The error's traceback may hold references to the arena.
                 raise
 
     def close(self) -> None:
         """
-        Let go of the arena and of all that was prepared; close it too if it was committed here.
+        Release the arena and all prepared kernels; close an arena that was committed here.
 
         Raises
         ------
         ArenaInUse
-            If it was committed here and a borrowed output is still alive.
+            If the arena was committed here and a borrowed output is still alive.
         """
         self._let_go()
         if not self._owns_arena:

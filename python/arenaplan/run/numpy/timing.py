@@ -1,11 +1,11 @@
 """
-The time of kernels: estimates from shapes, in nanoseconds.
+Kernel times: estimates from shapes, in nanoseconds.
 
-The estimate of a kernel is a sum of its calls, the arithmetic of products, and the elements that
-are read and written, which cost more if they do not fit the cache. Operators that compiled kernels
-run have rates of their own. Those of NumPy were fitted to the steps of 34 models on one core, those
-of compiled kernels to calls on 256 to 2^20 elements (`benches/time.py` compares estimates with
-measurements). Only ratios between plans of one model matter to planning.
+A kernel's estimate is a sum over calls, product arithmetic, and read and written elements, which
+cost more if they do not fit the cache. Operators that compiled kernels run have separate rates.
+NumPy rates were fitted to the steps of 34 models on one core, rates of compiled kernels to calls on
+256 to 2^20 elements (`benches/time.py` compares estimates with measurements). Only ratios between
+plans of one model matter to planning.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from arenaplan.run.numpy.cuts import GEMM, PRODUCT
 from arenaplan.run.numpy.registry import Kernel, Signature, Tensor
 
 CHAIN, RATE = "Chain", "rate"
-"""The operator of several members in one chain, and the attribute that holds its rate."""
+"""The operator for several members in one chain, and the attribute with its rate."""
 MULTIPLY = 1 / 140
-"""Nanoseconds of a multiplication or addition in a matrix product."""
+"""Nanoseconds per multiplication or addition in a matrix product."""
 _FETCHED = 0.25
-"""Nanoseconds in which BLAS fetches and repacks an element of a right operand."""
+"""Nanoseconds for BLAS to fetch and repack a right operand's element."""
 _STREAMED = 0.15
-"""Nanoseconds per element of a right operand that one row is multiplied by."""
+"""Nanoseconds per right operand element that one row is multiplied by."""
 _STACKED = 300.0
-"""Nanoseconds of the call of BLAS for each matrix of a stack."""
+"""Nanoseconds of the BLAS call for each matrix in a stack."""
 _TAP = 0.4
 """Nanoseconds in which an element is combined with a window's result."""
 _CACHED = 1 << 18
-"""Elements of all operands that stay in cache."""
+"""Elements in all operands that stay in cache."""
 
 
 class Rate(NamedTuple):
-    """The time of an operator whose time depends on the number of elements alone."""
+    """The time of an operator that depends on the number of elements alone."""
 
     calls: float
-    """Nanoseconds of all calls of one run."""
+    """Nanoseconds for all calls in one run."""
     element: float
-    """Nanoseconds per element of the first input or output, whichever has more."""
+    """Nanoseconds per element in the first input or output, whichever has more."""
     missed: float = 0.08
-    """Nanoseconds per element of all operands beyond those that stay in cache."""
+    """Nanoseconds per element beyond the operand elements that stay in cache."""
 
 
 _DEFAULT = Rate(3000, 0.5)
@@ -94,23 +94,23 @@ _COMPILED = {
     "Softmax": Rate(600, 0.48, 0.1),
     **dict.fromkeys(["LayerNormalization", "RMSNormalization"], Rate(700, 0.45, 0.1)),
 }
-"""Those of compiled kernels."""
+"""Rates of compiled kernels."""
 _SINGLE = np.dtype(np.float32)
 _WINDOWS = frozenset(["MaxPool", "AveragePool", "LpPool"])
 _MEASURED = frozenset(["Conv", "ConvTranspose", "Attention", "GRU", "LSTM", "QLinearConv", "RNN"])
-"""Operators whose choices of scratch memory cost nanoseconds; others' costs are relative."""
+"""Operators whose scratch memory choices cost nanoseconds; others' costs are relative."""
 
 
 def nanoseconds(
     signature: Signature, kernel: Kernel, slots: Sequence[tuple[Sequence[Choice], Choice]] = ()
 ) -> float:
     """
-    Return the estimated time of one run of a kernel.
+    Return the estimated time for one kernel run.
 
     Parameters
     ----------
     slots : sequence of (choices, choice)
-        Per workspace of the kernel the sizes that there are, and the one that it has.
+        For each workspace of the kernel the possible sizes, and the actual size.
     """
     if signature.op in _MEASURED:
         if slots:
@@ -125,7 +125,7 @@ def nanoseconds(
 
 
 def _base(signature: Signature, kernel: Kernel) -> float:
-    """Return the time of a kernel with the scratch memory that it is fastest with."""
+    """Return a kernel's time with the fastest scratch memory."""
     if kernel.cut in (GEMM, PRODUCT) or signature.op == "MatMul":
         return _product(signature)
     tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor is not None]
@@ -154,7 +154,7 @@ def rate_of(signature: Signature) -> Rate:
 
 
 def _product(signature: Signature) -> float:
-    """Return the time of a product of matrices, or of stacks of them."""
+    """Return the time of a product of matrices, or of matrix stacks."""
     a, b, output = signature.input(0), signature.input(1), signature.outputs[0]
     if a is None or b is None or output is None or not a.shape or not b.shape:
         return _DEFAULT.calls

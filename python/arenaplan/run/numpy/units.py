@@ -1,10 +1,9 @@
 """
-The node or fused group of each step of a plan.
+The node or fused group in each step of a plan.
 
-Besides the groups that the plan asks for, a chain such as Conv, BatchNormalization,
-Relu runs as one if the plan put each of its values in the place of the one before: one
-pass over that memory does, not three. The plan does not change for it: all values keep
-their places, some are never written in between.
+Besides the plan's groups, a chain such as Conv, BatchNormalization, Relu runs as one if the plan
+put each value in the place of the value before: a single pass over that memory instead of three.
+The plan does not change: all values keep their places, and some are never written in between.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _STARTS = frozenset(["BatchNormalization", "Conv", "ConvTranspose"])
 
 
 def find_units(graph: Graph, plan: Plan) -> list[Unit]:
-    """Return the unit of each step of a plan."""
+    """Return the unit for each step in a plan."""
     placements = plan.placements
 
     def same_place(a: int, b: int) -> bool:
@@ -68,9 +67,9 @@ def _chains(
     same_place: Callable[[int, int], bool],
 ) -> dict[int, list[int]]:
     """
-    Return, by its first node, each chain of nodes that work in one place.
+    Return each chain of nodes that work in one place, by its first node.
 
-    ``alone`` names those that may be in one, and their steps.
+    ``alone`` names the nodes that may be in a chain, with their steps.
     """
     born = {
         value: at
@@ -123,7 +122,7 @@ def _is_light(graph: Graph, node: Node, value: int) -> bool:
     if node.after or [result is not None for result in node.outputs] != [True]:
         return False
     if node.effects.repeats:
-        return False  # Others may run it again, from an operand that would never be written.
+        return False  # Others may run the node again, from an operand that would never be written.
     result, operand = graph.values[node.outputs[0] or 0], graph.values[value]
     if (result.shape, result.dtype) != (operand.shape, operand.dtype):
         return False

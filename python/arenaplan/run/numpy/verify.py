@@ -1,12 +1,11 @@
 """
-A run that trusts nothing: neither the plan nor the kernels.
+A run that trusts neither the plan nor the kernels.
 
-The live values of each step are derived here, from the graph and the order alone.
-After every step all other bytes are overwritten with a pattern, so that a value
-whose memory is given away too early is read as garbage. Before each step the arena
-is copied, and afterwards compared: a step may write its outputs and its workspace
-and not one byte beside them. In lockstep the same kernels run with every value in
-memory of its own, and each step's outputs must agree bit for bit.
+The live values in each step are derived here, from the graph and the order alone. After every step
+all other bytes are overwritten with a pattern, so that a value whose memory is given away too early
+is read as garbage. Before each step the arena is copied, and afterwards compared: a step may write
+only its outputs and its workspace. In lockstep the same kernels run with every value in separate
+memory, and each step's outputs must agree bit for bit.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ def verified_run(
     inputs : mapping of int to array
         All inputs.
     loads : mapping of int to array
-        Where those are written that are not where they are read already.
+        Where to write the inputs that are not in place already.
 
     Raises
     ------
     ExecutionError
-        If a step wrote bytes that are not its own, or its results differ from those
-        of a run in which values share no memory.
+        If a step wrote bytes that are not its own, or the results differ from a run in which values
+        share no memory.
     """
     graph, plan = setup.graph, setup.plan
     spans = spans_of(graph, plan)
@@ -89,19 +88,19 @@ def verified_run(
         _check_equal(None, graph.values[value].name, setup.arrays[value], apart.arrays[value])
 
 
-# -- what is live -------------------------------------------------------------------
+# -- live values -------------------------------------------------------------------
 
 
 def _live_values(
     graph: Graph, steps: Sequence[Sequence[int]], *, keep_inputs: bool
 ) -> Iterator[set[int]]:
-    """Yield the values whose bytes matter: before the first step, and after each one."""
+    """Yield the values whose bytes matter: before the first step, and after each step."""
     last: dict[int, int] = {}
     for step, nodes in enumerate(steps):
         made: set[int | None] = set()
         for node in map(graph.nodes.__getitem__, nodes):
             for position, value in enumerate(node.inputs):
-                # What a member made beside it, a node does not read from memory.
+                # A node does not read from memory a value that a member made beside the node.
                 is_read = value not in made and position not in node.effects.ignores
                 if value is not None and is_read:
                     last[value] = step
@@ -129,7 +128,7 @@ def _written(node: Node) -> list[int]:
 
 
 def _outside(spans: Iterable[Span], memories: Sequence[np.ndarray]) -> Iterator[Span]:
-    """Yield the parts of all memories that none of ``spans`` covers."""
+    """Yield the memory parts that none of ``spans`` covers."""
     covered = sorted([*spans, *(Span(i, m.nbytes, m.nbytes) for i, m in enumerate(memories))])
     memory = end = 0
     for span in covered:
@@ -147,13 +146,13 @@ def _poison_all(memories: Sequence[np.ndarray], alive: Iterable[Span]) -> None:
 
 
 def _poison(memory: np.ndarray, start: int, stop: int) -> None:
-    """Fill a span with the pattern, whose bytes depend on their address only."""
+    """Fill a span with the pattern, whose bytes depend only on the address."""
     lanes = _POISON.size
     for lane, byte in enumerate(_POISON):
         memory[start + (lane - start) % lanes : stop : lanes] = byte
 
 
-# -- what is compared ---------------------------------------------------------------
+# -- comparisons --------------------------------------------------------------------
 
 
 def _check_untouched(
@@ -163,7 +162,7 @@ def _check_untouched(
     own: Sequence[Span],
     alive: Iterable[int],
 ) -> None:
-    """Raise if ``node`` changed bytes outside of ``own``."""
+    """Raise if ``node`` changed bytes outside ``own``."""
     for memory, start, stop in _outside(own, setup.memories):
         byte = _first_difference(before[memory][start:stop], setup.memories[memory][start:stop])
         if byte is None:
@@ -185,7 +184,7 @@ def _check_untouched(
 
 
 def _named(setup: Setup, memory: int) -> str:
-    """Return the name of a memory."""
+    """Return a memory's name."""
     if memory == 0:
         return "the arena"
     return f"the caller's buffer for {setup.plan.caller_buffers[memory - 1].name!r}"
@@ -220,7 +219,7 @@ _NOTHING = Program([], [])
 
 
 def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
-    """Return the same graph and kernels, with every value in memory of its own."""
+    """Return the same graph and kernels, with every value in separate memory."""
     graph = setup.graph
     values = graph.values
     arrays = {i: graph.data(i) for i in used_values(graph) if values[i].kind == "constant"}
@@ -235,8 +234,8 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
             np.copyto(arrays[index], setup.arrays[index])
     ends = {unit.nodes[-1] for unit in setup.units}
     for unit in setup.units:
-        # A result of one call is in one place, though each node may have one. A node that ends
-        # another call puts its result into memory there, and makes it here without a place.
+        # A call's result is in one place, though each node may have a place. A node that ends
+        # another call puts its result into memory there, and makes the result here without a place.
         inner = [node for node in unit.nodes[:-1] if node not in ends]
         made = [v for node in (*inner, unit.nodes[-1]) for v in _written(graph.nodes[node])]
         made = [v for v in made if v in arrays]
@@ -262,7 +261,7 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
 
 
 def _by_node(program: Program) -> dict[int, Program]:
-    """Return the functions of each node."""
+    """Return each node's functions."""
     programs: dict[int, Program] = {}
     for run, node in zip(program.runs, program.nodes, strict=True):
         part = programs.setdefault(node.index, Program([], []))

@@ -1,5 +1,5 @@
 """
-The leases of a server: who has which bytes, and who waits for some.
+A server's leases: the leased bytes by holder, and the waiting requests.
 
 A single memory holds all runs and sessions, so the sum cannot exceed the memory. Runs have ranges
 near the bottom, session states have ranges at the top. Runs are served in arrival order, and so are
@@ -53,10 +53,11 @@ class Request:
     size: int
     """Bytes."""
     signal: Callable[[], object]
-    """Called from any thread, once the request has a lease, or will have none: it was refused
-    or withdrawn."""
+    """Called from any thread, once the request has a lease, or will have none because it was
+    refused or withdrawn.
+    """
     prepared: Collection[int] = ()
-    """First bytes of the places where the executor of the run is prepared."""
+    """First bytes of the places where the run's executor is prepared."""
     is_session: bool = False
     lease: Range | None = None
     is_refused: bool = False
@@ -152,7 +153,7 @@ class Book:
             return self._pages.give_back(self._taken(), keep)
 
     def close(self) -> None:
-        """Refuse waiting and new requests, and wait for the end of all runs."""
+        """Refuse waiting and new requests, and wait until all runs end."""
         with self._held():
             self._is_closed = True
             for request in [*self._queue, *self._waiting_sessions]:
@@ -214,7 +215,7 @@ class Book:
             self._owner = threading.get_ident()
             entered = []
             while self._posted:
-                # An interrupt may come anywhere: what was begun is done again.
+                # An interrupt may come anywhere: an unfinished change is done again.
                 change, request = self._posted[0]
                 change(request)
                 entered.append(request)
@@ -280,7 +281,7 @@ class Book:
             if place is None:
                 break  # Until a session ends.
             if any(map(place.overlaps, self._runs.values())):
-                self._top = place.start  # These runs are the last ones there.
+                self._top = place.start  # These runs are the last runs there.
                 break
             self._lend(request, place)
             self._waiting_sessions.pop(request, None)

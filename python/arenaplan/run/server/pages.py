@@ -1,4 +1,4 @@
-"""The memory of a server: one mapping of anonymous pages, of which the system gets some back."""
+"""A server's memory: a mapping of anonymous pages, some of which are given back to the system."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Range(NamedTuple):
 
 class Pages:
     """
-    Memory of a fixed size, which is resident only where it was used.
+    Memory with a fixed size, which is resident only where used.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Pages:
         self._used: list[Range] = []
         """Ranges that were used and not given back to the system: apart, and ascending."""
         self.used_bytes = 0
-        """Bytes of these ranges."""
+        """Bytes in these ranges."""
 
     def use(self, wanted: Range) -> None:
         """Note that a range is about to be used."""
@@ -76,14 +76,14 @@ class Pages:
 
     def give_back(self, taken: list[Range], keep: int) -> int:
         """
-        Give whole pages to the system, the highest first; their content is lost.
+        Give whole pages to the system, the highest first; the content is lost.
 
         Parameters
         ----------
         taken : list of Range
             Ranges that stay, ascending.
         keep : int
-            Most bytes of other ranges that may stay.
+            Most bytes in other ranges that may stay.
 
         Returns
         -------
@@ -114,7 +114,7 @@ class Pages:
         self.used_bytes = sum(each.bytes for each in used)
 
     def close(self) -> bool:
-        """Unmap the memory, and return whether that is done; else the last view of it does."""
+        """Unmap the memory, and return whether this succeeds; otherwise the last view unmaps."""
         self.bytes = np.empty(0, np.uint8)
         for is_last in (False, True):
             try:
@@ -127,7 +127,7 @@ class Pages:
 
 
 def _gaps(whole: Range, taken: list[Range]) -> list[Range]:
-    """Return the parts of a range that are in none of the others, which are ascending."""
+    """Return the parts of a range that are in no other range; the other ranges are ascending."""
     found, start = [], whole.start
     for each in taken:
         if each.stop > start and each.start < whole.stop:

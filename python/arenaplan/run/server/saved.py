@@ -15,19 +15,19 @@ from arenaplan.graph.model import Model, nested_sizes
 from arenaplan.run.dynamic.families import InputShapes, Source
 
 Saved: TypeAlias = "Model | Plan | str | os.PathLike[str]"
-"""Plans that were made before, or the file that has them."""
+"""Plans that were made before, or the file with the plans."""
 
 _MODEL = "arenaplan-model"
 
 
 def read_saved(saved: Saved) -> Model | Plan:
     """
-    Return the plans of a model file or plan file.
+    Return the plans in a model file or plan file.
 
     Raises
     ------
     ModelError, PlanError
-        If the file is damaged, or neither of the two.
+        If the file is damaged, or of another kind.
     """
     if isinstance(saved, (Model, Plan)):
         return saved
@@ -37,14 +37,15 @@ def read_saved(saved: Saved) -> Model | Plan:
 
 class SavedFamily:
     """
-    The plans of a model file, with graphs that have weights.
+    The plans in a model file, with graphs that have weights.
 
     Parameters
     ----------
     source : path, bytes or callable
         The model, as for :func:`plan_family`.
     plans : Model
-        Its plans. Those of a shape are checked against the graph when the shape is first used.
+        The model's plans. The plans for a shape are checked against the graph when the shape is
+        first used.
     """
 
     def __init__(self, source: Source, plans: Model) -> None:
@@ -68,23 +69,23 @@ class SavedFamily:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of an arena that every shape can run in."""
+        """Arena bytes that suffice for every shape."""
         return self._plans.arena_bytes
 
     @property
     def planned(self) -> list[tuple[dict[str, int], Plan]]:
-        """The shape that needs most bytes, and its plan."""
+        """The shape with the most bytes, with its plan."""
         sizes = max(self._plans, key=lambda sizes: self._plans.required_bytes(**sizes))
         return [(sizes, self._plans.at(**sizes))]
 
     def check_inputs(self) -> None:
         """
-        Raise unless the shapes of a run's inputs tell the shapes of the file apart.
+        Raise unless a run's input shapes distinguish the shapes in the file.
 
         Raises
         ------
         InvalidOption
-            If two shapes have inputs of the same shapes.
+            If two shapes have equal input shapes.
         """
         if self._same_inputs is not None:
             first, second = self._same_inputs
@@ -96,12 +97,12 @@ class SavedFamily:
 
     def fitted(self, /, **sizes: int) -> tuple[Graph, Plan]:
         """
-        Return the graph of one shape with its weights, and its plan.
+        Return one shape's graph with weights, and the plan.
 
         Raises
         ------
         PlanError
-            If the plan is that of another model.
+            If the plan belongs to another model.
         """
         plan = self._plans.at(**sizes)
         graph = self._graph_with(nested_sizes(sizes))

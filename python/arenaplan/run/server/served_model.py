@@ -34,9 +34,9 @@ from arenaplan.run.server.pages import ALIGNMENT
 from arenaplan.run.server.saved import Saved, SavedFamily, read_saved
 
 Served: TypeAlias = "Graph | PlanFamily | Source"
-"""A model of a server."""
+"""A model for a server."""
 States: TypeAlias = dict[str, np.ndarray]
-"""Arrays of states, by name."""
+"""State arrays by name."""
 
 
 class Resident:
@@ -59,8 +59,8 @@ class Resident:
         inputs : mapping of int to array
             Checked inputs, by value.
         states : dict of str to array, optional
-            Content of the states before the run; after it, if it succeeds, their new content.
-            Zeros if left out.
+            Content of the states before the run; after a successful run, the new content. Zeros if
+            left out.
         """
         for name, array in self._states.items():
             np.copyto(array, 0 if states is None else states[name])
@@ -83,13 +83,13 @@ class Entry:
     Raises
     ------
     InvalidOption
-        If a run needs memory outside of the arena.
+        If a run needs memory outside the arena.
     """
 
     def __init__(self, name: str, graph: Graph, plan: Plan) -> None:
         self.name, self.graph, self.plan = name, graph, plan
         self.size = arena_bytes(plan)
-        """Bytes of a run."""
+        """Bytes for a run."""
         self.states = {value.name: value for value in states_of(graph)}
         self.residents: dict[int, Resident] = {}
         """Prepared executors, by the first byte of their memory."""
@@ -105,7 +105,7 @@ class Entry:
             raise InvalidOption(f"alignments end at {ALIGNMENT} bytes here")
 
     def resident(self, start: int, memory: np.ndarray) -> Resident:
-        """Return the executor that is prepared at a place; it is prepared if there is none."""
+        """Return the executor prepared at a place; prepare an executor if there is none."""
         found = self.residents.get(start)
         if found is None:
             found = Resident(self.graph, self.plan, memory[start : start + self.size])
@@ -178,7 +178,7 @@ class ServedModel:
         self.size = self.largest.size
 
     def renew(self) -> None:
-        """Make a new lock: a thread of the parent of this process may have the old one."""
+        """Make a new lock: a thread in this process's parent may hold the old lock."""
         self._lock = threading.RLock()
 
     @contextmanager
@@ -191,7 +191,7 @@ class ServedModel:
             raise
 
     def close(self) -> None:
-        """Forget all that is prepared."""
+        """Forget all prepared executors."""
         for entry in (self.largest, *self._entries.values()):
             entry.residents.clear()
 
@@ -202,24 +202,24 @@ class ServedModel:
 
     @property
     def alignment(self) -> int:
-        """Alignment of the memory of a run."""
+        """Alignment of a run's memory."""
         return self.largest.plan.alignment
 
     def find(self, inputs: Mapping[str, ArrayLike]) -> Entry | None:
         """
-        Return the entry for the shapes of inputs, if there is one by now.
+        Return the entry for the input shapes, if the entry exists already.
 
         Raises
         ------
         ExecutionError
-            If the shapes are none that was planned.
+            If the shapes were not planned.
         """
         if self._family is None:
             return self.largest
         return self._entries.get(self._shapes(self._family, inputs))
 
     def entry(self, inputs: Mapping[str, ArrayLike]) -> Entry:
-        """Return the entry for the shapes of inputs; raises as :meth:`find`."""
+        """Return the entry for the input shapes; raises as :meth:`find`."""
         family = self._family
         if family is None:
             return self.largest
@@ -245,7 +245,7 @@ class ServedModel:
         Raises
         ------
         ExecutionError
-            If an input is missing, unknown, or of another shape or type.
+            If an input is missing, unknown, or has another shape or type.
         """
         return Work(entry, checked_inputs(entry.graph, inputs))
 
@@ -264,5 +264,5 @@ class ServedModel:
 
 
 def states_of(graph: Graph) -> list[Value]:
-    """Return the values of a graph that keep their content between runs."""
+    """Return the values in a graph that keep their content between runs."""
     return [value for value in graph.values if value.kind == "state"]

@@ -1,4 +1,4 @@
-"""The numbers of a server."""
+"""A server's statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class ServerStatistics:
     """
-    Numbers of a :class:`~arenaplan.Server`.
+    Statistics of a :class:`~arenaplan.Server`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Requests of asyncio's tasks."""
+"""Requests from asyncio tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def wake(
     loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None], leave: Callable[[], None]
 ) -> None:
-    """Wake the task of a request, from any thread."""
+    """Wake a request's task, from any thread."""
     try:
         loop.call_soon_threadsafe(lambda: None if woken.done() else woken.set_result(None))
     except RuntimeError:
@@ -28,9 +28,9 @@ def wake(
 
 class TaskRun:
     """
-    A run for a task. It begins as soon as it has its lease, however busy the task's loop is.
+    A run for a task. The run begins as soon as it has a lease, however busy the task's loop is.
 
-    The request is signaled once: with a lease, or without one if it was refused or withdrawn.
+    The request is signaled once: with a lease, or without a lease if refused or withdrawn.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TaskRun:
         self.request = Request(work.entry.size, self._begin, work.entry.residents)
 
     def _begin(self) -> None:
-        """Start the work in a thread of the server; called from any thread."""
+        """Start the work in a server thread; called from any thread."""
         if self.request.lease is None or self._loop.is_closed():
             self._end(self._server._refusal(self._model, self.request))
             return

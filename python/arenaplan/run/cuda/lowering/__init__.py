@@ -1,4 +1,4 @@
-"""From the steps of a plan to work for a device."""
+"""From plan steps to device work."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _is_float(signature: Signature) -> bool:
 
 
 def _unary(*ops: str, floats: bool = True) -> Callable[[Callable[[Reading, str], str]], Any]:
-    """Register a function of an element."""
+    """Register an elementwise function."""
 
     def register(function: Callable[[Reading, str], str]) -> Callable[[Reading, str], str]:
         def element(r: Reading, index: str) -> str:
@@ -81,7 +81,7 @@ def is_nan(r: Reading, index: str) -> str:
 
 @rule("IsInf", kind=Kind.POINTWISE)
 def is_inf(r: Reading, index: str) -> str:
-    """Whether an element is infinite, of one sign or both."""
+    """Return whether an element is infinite, with either sign or a given sign."""
     x, dtype = r.same(0, index), r.tensor(0).dtype
     infinite = literal(np.inf, dtype)
     signs = [("detect_positive", infinite), ("detect_negative", f"-{infinite}")]
@@ -132,7 +132,7 @@ def _safe(r: Reading, a: str, b: str, operation: str) -> str:
 
 @rule("Mod", kind=Kind.POINTWISE)
 def modulo(r: Reading, index: str) -> str:
-    """Return a rest, with the sign of the divisor or, as C's, of the dividend."""
+    """Return a remainder, with the sign of the divisor or, as in C, of the dividend."""
     a, b = r.same(0, index), r.same(1, index)
     if r.dtype.kind == "f":
         rest = r.let(r.call("fmod", a, b))
@@ -186,7 +186,7 @@ for _op, _combine in FOLDS.items():
 
 @rule("Mean", kind=Kind.POINTWISE, accepts=_is_float)
 def mean(r: Reading, index: str) -> str:
-    """Return the mean of all operands."""
+    """Return the mean over all operands."""
     return f"{_folded(r, index, add)} / {literal(len(r.member.inputs), r.dtype)}"
 
 
@@ -194,7 +194,7 @@ def mean(r: Reading, index: str) -> str:
 
 
 def _channel(r: Reading, index: str, axis: int) -> str:
-    """Return the position along an axis of an element of the result."""
+    """Return a result element's position along an axis."""
     shape = r.shape
     inner = prod(shape[axis + 1 :])
     at = f"{index} / {inner}" if inner > 1 else index
@@ -208,7 +208,7 @@ def _is_inference(signature: Signature) -> bool:
 
 @rule("BatchNormalization", kind=Kind.POINTWISE, accepts=_is_inference)
 def batch_normalization(r: Reading, index: str) -> str:
-    """Return elements scaled and shifted by statistics of training, per channel."""
+    """Return elements scaled and shifted by training statistics, per channel."""
     channel = _channel(r, index, min(1, len(r.shape) - 1))
     scale, shift, mean_, variance = (r.element(position, channel) for position in range(1, 5))
     dtype = wide(r.dtype)
@@ -219,7 +219,7 @@ def batch_normalization(r: Reading, index: str) -> str:
 
 
 def _of_channel(r: Reading, position: int, index: str) -> str:
-    """Return a parameter of a quantization: one for all, or one per channel."""
+    """Return a quantization parameter: a single number for all, or a number per channel."""
     shape = r.tensor(position).shape
     if prod(shape) == 1:
         return r.element(position, "0")
@@ -245,12 +245,12 @@ def dequantize(r: Reading, index: str) -> str:
 
 @rule("QuantizeLinear", kind=Kind.POINTWISE, accepts=_is_by_channel)
 def quantize(r: Reading, index: str) -> str:
-    """Return the quantized element next to a number, halves to the even one."""
+    """Return the quantized element nearest to a number, halves to even."""
     x, scale = r.same(0, index), _of_channel(r, 1, index)
     limits = np.iinfo(r.dtype)
     zero = f" + (float){_of_channel(r, 2, index)}" if r.has(2) else ""
     value = r.text.let("float", f"rintf({x} / {scale}){zero}")
     low, high = literal(limits.min, _F32), literal(limits.max, _F32)
-    # Comparisons that no number fails end at the lower bound, as the conversion needs one.
+    # Comparisons that are false for NaN end at the lower bound, as the conversion requires.
     value = r.text.let("float", f"!({value} > {low}) ? {low} : {value} > {high} ? {high} : {value}")
     return f"({c_type(r.dtype)}){value}"

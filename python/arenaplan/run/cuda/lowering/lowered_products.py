@@ -1,4 +1,4 @@
-"""Products of matrices: cuBLAS for floating-point numbers, loops for others."""
+"""Matrix products: cuBLAS for floating-point numbers, loops for others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_float(signature: Signature) -> bool:
 
 
 def _stacks(site_shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return two operands as stacks of matrices with the same leading dimensions, unread."""
+    """Return two operands as matrix stacks with the same leading dimensions, unread."""
     left, right = site_shapes
     a = unreal(left if len(left) > 1 else (1, *left))
     b = unreal(right if len(right) > 1 else (*right, 1))
@@ -40,7 +40,7 @@ def _stacks(site_shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> tuple[np.nd
 
 
 def _distance(stack: np.ndarray) -> int | None:
-    """Return the distance of the matrices of a stack; ``None`` if it is not the same for all."""
+    """Return the distance between the matrices in a stack; ``None`` if not constant."""
     found: int | None = None
     covered = 1
     for size, stride in zip(stack.shape[-3::-1], stack.strides[-3::-1], strict=True):
@@ -56,7 +56,7 @@ def _distance(stack: np.ndarray) -> int | None:
 
 @rule("MatMul", kind=Kind.WORK, accepts=_is_float, whole=(0, 1))
 def matmul(site: Site) -> list[Work]:
-    """Multiply stacks of matrices."""
+    """Multiply matrix stacks."""
     (left, dtype), (right, _) = site.tensor(0), site.tensor(1)
     a, b = _stacks((left, right))
     rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
@@ -104,7 +104,7 @@ def _is_whole(signature: Signature) -> bool:
 
 @rule("MatMul", kind=Kind.WINDOW, accepts=_is_whole)
 def whole_matmul(r: Reading, index: str) -> str:
-    """Return one element of a product of whole numbers."""
+    """Return one element in a product of whole numbers."""
     a, b = _stacks((r.tensor(0).shape, r.tensor(1).shape))
     inner, columns = a.shape[-1], b.shape[-1]
     row = strided_index(f"({index} / {columns})", a.shape[:-1], a.strides[:-1])

@@ -35,9 +35,9 @@ from arenaplan.run.numpy.kernels.windows import Axis, auto_pad_of, ints, window_
 from arenaplan.run.numpy.registry import Signature, Tensor
 
 _FEW: Final = 8
-"""Most output channels of a group whose convolution is a map."""
+"""Most output channels in a group whose convolution is a map."""
 _LEAST_TILE: Final = 256
-"""Fewest columns of a matrix of windows, if there are as many."""
+"""Fewest columns in a window matrix, if there are so many."""
 
 
 def _tensors(signature: Signature) -> tuple[Tensor, Tensor]:
@@ -66,13 +66,13 @@ class _Tap(NamedTuple):
     """An element under a window, inside the loops over all elements."""
 
     inside: str
-    """Whether it is in the image."""
+    """Whether the tap is in the image."""
     padded: str
-    """Whether it is in the image or its declared padding."""
+    """Whether the tap is in the image or in the declared padding."""
     place: str
-    """Its position in the plane."""
+    """The tap's position in the plane."""
     number: str
-    """Its position in the kernel."""
+    """The tap's position in the kernel."""
 
 
 def _taps(text: Builder, axes: Sequence[Axis], pixel: str) -> Iterator[_Tap]:
@@ -285,7 +285,7 @@ def _halves(largest: int, smallest: int) -> list[int]:
 
 
 def _declare_columns(signature: Signature) -> Sequence[Choice]:
-    """Offer matrices for all images, half the images, down to one, then half that one's pixels."""
+    """Offer matrices for all images, half the images, down to one image, then half the pixels."""
     _, y = _tensors(signature)
     pixels, column = prod(y.shape[2:]), _column_bytes(signature)
     count, most = y.shape[0] * _groups(signature), _most_at_once(signature)
@@ -366,10 +366,10 @@ def _columns(site: Site, axes: Sequence[Axis], rows: int, part: tuple[int, int, 
     Parameters
     ----------
     rows : int
-        Rows of a matrix: elements of a window.
+        Matrix rows: window elements.
     part : tuple of int
-        The first element of the first image, the first pixel, the number of pixels, and the number
-        of matrices, whose images follow each other.
+        The first image, the first pixel, the number of pixels, and the number of matrices, whose
+        images follow each other.
     """
     image, dtype = site.tensor(0)
     first, start, count, stack = part
@@ -378,7 +378,7 @@ def _columns(site: Site, axes: Sequence[Axis], rows: int, part: tuple[int, int, 
     assert matrix is not None
 
     def body(text: Builder, index: str) -> None:
-        row = text.let("int", f"{index} / (int)count")  # Of all matrices, one below the other.
+        row = text.let("int", f"{index} / (int)count")  # Over all matrices, one below the other.
         pixel = text.let("int", f"{index} % (int)count + (int)start")
         places = []
         for axis, k, out, tap, stride in zip(

@@ -1,4 +1,4 @@
-"""Kernels by family; importing this package registers them."""
+"""Kernels by family; importing this package registers the kernels."""
 
 from __future__ import annotations
 

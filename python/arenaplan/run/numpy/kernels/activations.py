@@ -1,10 +1,9 @@
 """
 Activation functions.
 
-Each is written once, as a chain of NumPy calls on one block of its input at a time
-with a few scratch arrays of that size, and registered by :func:`_activation`. The
-output may be the memory of the input, so nothing is written to it before the
-input's last use.
+Each function is written once, as a chain of NumPy calls on one input block at a time with a few
+scratch arrays of the block's size, and registered by :func:`_activation`. The output may be the
+input's memory, so nothing is written to the output before the input's last use.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ Body: TypeAlias = Callable[..., None]
 def _activation(
     *ops: str, scratch: int = 0, since: int = 1, **usual: Any
 ) -> Callable[[Body], Body]:
-    """Register an activation, which gets attributes of the node by name, or their usual values."""
+    """Register an activation with node attributes by name, or their usual values."""
     blocks = Blocks(*[None] * scratch)
-    # Half precision is computed in single: a chain of roundings would lose most of its digits.
+    # Half precision is computed in single: a chain of roundings would lose most digits.
     wide = Blocks(*["float32"] * (scratch + 2))
 
     def declare(signature: Signature) -> Any:
@@ -56,7 +55,7 @@ def _is_half(signature: Signature) -> bool:
 
 
 def _widened(body: Body) -> Body:
-    """Return ``body`` working on single-precision copies of its arguments."""
+    """Return ``body`` working on single-precision copies of the arguments."""
 
     def widened(
         x: np.ndarray, y: np.ndarray, wide_x: np.ndarray, wide_y: np.ndarray, *scratch: np.ndarray
@@ -72,10 +71,10 @@ _ONE = Blocks(None)
 
 # -- the error function ------------------------------------------------------------
 
-# erf(x) = tanh(x·P(x²)): the two have the same symmetry and almost the same shape, so P is a
-# short polynomial, fitted to atanh(erf(x))/x on (0, 3.6] with the weight that equalizes the
-# error of the result. Its error is 1.4e-7; NumPy's tanh takes as long as two multiplications.
-# P grows beyond the fitted range, so nothing needs to be cut off.
+# erf(x) = tanh(x·P(x²)): both sides have the same symmetry and almost the same shape, so P is a
+# short polynomial, fitted to atanh(erf(x))/x on (0, 3.6] with the weight that equalizes the result
+# error, 1.4e-7; NumPy's tanh takes as long as two multiplications. P grows beyond the fitted range,
+# so nothing needs to be cut off.
 _ERF = (
     1.128379464,
     0.1027676127,
@@ -106,7 +105,7 @@ def _erf(
 
 
 def _exact_erf(x: np.ndarray, erf: np.ndarray) -> None:
-    """Write the error function of double-precision numbers; the polynomial is too coarse."""
+    """Write the error function in double precision, for which the polynomial is too coarse."""
     for start in range(0, x.size, _EXACT_BLOCK):
         block = slice(start, start + _EXACT_BLOCK)
         erf[block] = [math.erf(number) for number in x[block].tolist()]
@@ -126,7 +125,7 @@ def erf(x: np.ndarray, y: np.ndarray, value: np.ndarray, square: np.ndarray) -> 
 def gelu(
     x: np.ndarray, y: np.ndarray, half: np.ndarray, t: np.ndarray, *, approximate: str
 ) -> None:
-    """Write ``x`` times the normal distribution function, or an approximation of that."""
+    """Write ``x`` times the normal distribution function, or an approximation."""
     if approximate == "tanh":
         _tanh_of_cubic(x, half, t)
     elif x.dtype == np.float64:
@@ -208,7 +207,7 @@ def mish(x: np.ndarray, y: np.ndarray, t: np.ndarray, u: np.ndarray) -> None:
 def _exponential(
     x: np.ndarray, y: np.ndarray, t: np.ndarray, alpha: float, inner: float = 1.0
 ) -> None:
-    """Write ``x`` for positive numbers and ``alpha·(exp(x/inner) - 1)`` for negative ones."""
+    """Write ``x`` for positive numbers and ``alpha·(exp(x/inner) - 1)`` for negative numbers."""
     np.clip(x, -np.inf, 0, out=t)
     if inner != 1:
         np.divide(t, inner, out=t)
@@ -222,7 +221,7 @@ def _sloped(x: np.ndarray, y: np.ndarray, t: np.ndarray, alpha: float) -> None:
     """
     Write ``x``, and ``alpha·x`` for negative numbers, whatever ``alpha`` is.
 
-    A sum of two sides would have zero times ``alpha`` in it, and lose the sign of zeros.
+    A sum over both sides would contain zero times ``alpha``, and lose the sign of zeros.
     """
     mask = t.reshape(-1).view(np.bool_)[: x.size].reshape(x.shape)
     np.less(x, 0, out=mask)
@@ -255,7 +254,7 @@ def selu(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float, gamma: fl
 
 @_activation("LeakyRelu", scratch=1, alpha=0.01)
 def leaky_relu(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float) -> None:
-    """Write ``x`` for positive numbers, ``alpha·x`` for negative ones."""
+    """Write ``x`` for positive numbers, ``alpha·x`` for negative numbers."""
     if not 0 < alpha < math.inf:
         _sloped(x, y, t, alpha)
         return
@@ -268,7 +267,7 @@ _LIKE_AND_MASK = Blocks(None, "bool")
 
 @kernel("PRelu", since=7, workspace=_LIKE_AND_MASK.declare, cut=ELEMENTWISE)
 def prelu(step: Step) -> Run | None:
-    """Write ``slope·x`` for negative numbers. Slopes of other numbers are not multiplied."""
+    """Write ``slope·x`` for negative numbers. Slopes for other numbers are not multiplied."""
     bits = np.dtype(f"i{result(step).itemsize}")
 
     def body(
@@ -315,7 +314,7 @@ def thresholded_relu(step: Step) -> Run | None:
 
     def body(x: np.ndarray, y: np.ndarray, mask: np.ndarray) -> None:
         np.greater(x, alpha, out=mask)
-        bits = f"i{x.itemsize}"  # Bits times one or zero: infinity times zero would be no number.
+        bits = f"i{x.itemsize}"  # Bits times one or zero: infinity times zero would be NaN.
         np.multiply(x.view(bits), mask, out=y.view(bits))
 
     return blockwise(body, [operand(step, 0)], result(step), _MASK.arrays(step))
@@ -323,7 +322,7 @@ def thresholded_relu(step: Step) -> Run | None:
 
 @kernel("Shrink", workspace=_LIKE_AND_MASK.declare, cut=ELEMENTWISE)
 def shrink(step: Step) -> Run | None:
-    """Bring numbers nearer to zero by ``bias``, and those near it to zero."""
+    """Bring numbers nearer to zero by ``bias``, and numbers near zero to zero."""
     bias, threshold = step.attributes.get("bias", 0.0), step.attributes.get("lambd", 0.5)
     y = result(step)
 

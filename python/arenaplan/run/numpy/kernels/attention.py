@@ -1,9 +1,9 @@
 """
-Scaled dot-product attention, some heads and some rows of scores at a time.
+Scaled dot-product attention, some heads and some score rows at a time.
 
-The scores of all heads are the largest matrix of a transformer. Nothing but the
-softmax over their rows needs them, so that any number of rows can be done at once:
-that number is the choice of workspace.
+The scores of all heads are the largest matrix in a transformer. Only the softmax over the rows
+needs the scores, so that any number of rows can be done at once: that number is the workspace
+choice.
 """
 
 from __future__ import annotations
@@ -33,40 +33,40 @@ _SOFTMAX = 1.0
 """Nanoseconds per score."""
 
 _RAW, _CAPPED, _MASKED, _PROBABILITIES = range(4)
-"""Content of the output of scores."""
+"""Content of the score output."""
 
 
 @dataclass(frozen=True)
 class _Geometry:
-    """All sizes of an attention."""
+    """All sizes in an attention."""
 
     batch: int
     kv_heads: int
     repeats: int
     """Query heads that share one key and value head."""
     rows: int
-    """Length of the query."""
+    """Query length."""
     fresh: int
     """Keys that are new in this call."""
     past: int
     """Keys from before."""
     width: int
-    """Length of a query or key."""
+    """Query and key length."""
     value_width: int
     dtype: np.dtype
     has_bool_mask: bool
     keeps_keys: bool
-    """Whether present keys and values have no memory of their own."""
+    """Whether present keys and values have no separate memory."""
     has_sinks: bool
     """Whether there is a score per head that has no value."""
 
     @property
     def keys(self) -> int:
-        """Length of a row of scores."""
+        """Length of a score row."""
         return self.past + self.fresh
 
     def cache_bytes(self) -> int:
-        """Return the workspace of present keys and values that are no outputs."""
+        """Return the workspace for present keys and values that are not outputs."""
         if not self.keeps_keys:
             return 0
         shape = (self.batch, self.kv_heads, self.keys)
@@ -75,7 +75,7 @@ class _Geometry:
         )
 
     def bytes(self, heads: int, rows: int) -> int:
-        """Return the workspace of some heads and rows."""
+        """Return the workspace for some heads and rows."""
         lines = heads * self.repeats * rows
         return (
             scratch_bytes((lines, self.keys), self.dtype)
@@ -104,7 +104,7 @@ class _Geometry:
 
 def _geometry(signature: Signature) -> _Geometry:
     """
-    Return the sizes of an Attention node.
+    Return the sizes for an Attention node.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def _is_empty(signature: Signature) -> bool:
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Offer scores of all heads, of one, and of fewer rows."""
+    """Offer scores for all heads, for one head, and for fewer rows."""
     if _is_empty(signature):
         return []
     sizes = _geometry(signature)
@@ -188,7 +188,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 
 def _heads_first(array: np.ndarray, heads: int) -> np.ndarray:
-    """Return a view of shape (batch, heads, length, width)."""
+    """Return a view with shape (batch, heads, length, width)."""
     if array.ndim == 4:
         return array
     batch, length, hidden = array.shape
@@ -196,7 +196,7 @@ def _heads_first(array: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _with_past(step: Step, sizes: _Geometry) -> tuple[np.ndarray, np.ndarray, list[Run]]:
-    """Return all keys and all values, and the functions that join them."""
+    """Return all keys and all values, and the functions that join past and present."""
     cache = step.scratch(1) if sizes.keeps_keys else None
     arrays: list[np.ndarray] = []
     work: list[Run] = []
@@ -228,11 +228,11 @@ class _Frontier:
 
     causal: bool
     left: int
-    """Number of keys before the row's own position; negative for any number."""
+    """Number of keys before the row's own position; negative for an unlimited number."""
     right: int
     past: int
     lengths: np.ndarray | None
-    """Number of keys that are no padding, per image of the batch, at run time."""
+    """Number of unpadded keys, per image in the batch, at run time."""
     rows: int
 
     def __bool__(self) -> bool:
@@ -280,7 +280,7 @@ def _masking(mask: np.ndarray, scores: np.ndarray, hidden: np.ndarray | None) ->
 @heavy_kernel("Attention", domain=SINKS, workspace=_declare)
 @heavy_kernel("Attention", since=23, workspace=_declare)
 def attention(step: Step) -> Run | None:
-    """Compare queries with keys, and take the mean of values by the outcome."""
+    """Compare queries with keys, and take the mean of values weighted by the result."""
     output = result(step)
     if _is_empty(step.signature):
         return partial(output.fill, 0) if output.size else None
@@ -290,7 +290,7 @@ def attention(step: Step) -> Run | None:
 
 
 def _tiles(step: Step, sizes: _Geometry, keys: np.ndarray, values: np.ndarray) -> Iterator[Run]:
-    """Yield the steps of all tiles."""
+    """Yield the steps for all tiles."""
     heads, rows = sizes.tile(step.workspaces[0].nbytes)
     lines = heads * sizes.repeats * rows
     scratch = step.scratch()
@@ -302,7 +302,7 @@ def _tiles(step: Step, sizes: _Geometry, keys: np.ndarray, values: np.ndarray) -
     grouped = (sizes.batch, sizes.kv_heads, sizes.repeats)
 
     def by_group(array: np.ndarray) -> np.ndarray:
-        """Return a view of shape (batch, kv_heads, repeats, length, width)."""
+        """Return a view with shape (batch, kv_heads, repeats, length, width)."""
         view = _heads_first(array, all_heads)
         return np.lib.stride_tricks.as_strided(
             view,
@@ -349,7 +349,7 @@ def _tiles(step: Step, sizes: _Geometry, keys: np.ndarray, values: np.ndarray) -
 
 
 class _Tile:
-    """The passes over some rows of scores."""
+    """The passes over some score rows."""
 
     def __init__(self, step: Step, sizes: _Geometry) -> None:
         attributes, number = step.attributes, sizes.dtype.type
@@ -412,7 +412,7 @@ class _Tile:
             score, rest = sinks
             most = sums.reshape(rest.shape)
             yield partial(np.maximum, most, score, most)
-        # A row that may look at nothing is all -inf; these limits turn it into zeros.
+        # A row without visible keys is all -inf; these limits turn the row into zeros.
         yield partial(_at_least, sums, self.lowest)
         if sinks is not None:
             yield partial(np.subtract, score, most, rest)

@@ -20,7 +20,7 @@ _BLOCK = 1 << 14
 
 
 def _lines(shape: Sequence[int], axis: int, *, behind: bool) -> tuple[int, int, int]:
-    """Return the lines before, along and after an axis; ``behind`` adds the later axes to it."""
+    """Return the lines before, along and after an axis; ``behind`` adds the later axes."""
     if behind:
         return prod(shape[:axis]), prod(shape[axis:]), 1
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
@@ -173,7 +173,7 @@ def _declare_maxima(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("Hardmax", workspace=_declare_maxima, cut=SOFTMAX)
 def hardmax(step: Step) -> Run | None:
-    """Write one at the first maximum along an axis, and zeros elsewhere."""
+    """Write 1 at the first maximum along an axis, and zeros elsewhere."""
     x, y = operand(step, 0), result(step)
     default = 1 if step.signature.version < 13 else -1
     normalized_axis(step, step.attributes.get("axis", default), x.ndim)

@@ -1,4 +1,4 @@
-"""Operators that ONNX Runtime's optimizer writes: standard ones with something added."""
+"""Operators that ONNX Runtime's optimizer writes: standard operators with something added."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from arenaplan.run.numpy.registry import (
 )
 
 _NEWEST = 24
-"""Version of the standard operators that those of this module are made of."""
+"""Version of the standard operators in this module."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Standard:
     op: str
     attributes: Callable[[Signature], Mapping[str, Any]]
     inputs: Callable[[Signature], Sequence[int]]
-    """Positions of its operands among those of the node; operand 0 has the shape of the output."""
+    """Positions of the operands among the node's operands; operand 0 has the output's shape."""
 
     def signature(self, of: Signature) -> Signature:
         """Return the standard operator for a node."""
@@ -50,16 +50,16 @@ class _Standard:
         )
 
     def kernel(self, of: Signature) -> Kernel:
-        """Return its kernel."""
+        """Return the standard operator's kernel."""
         return find_kernel(self.signature(of))
 
     def declare(self, of: Signature) -> Sequence[Sequence[Choice]]:
-        """Return its scratch memory."""
+        """Return the standard operator's scratch memory."""
         found = self.kernel(of)
         return [] if found.workspace is None else found.workspace(self.signature(of))
 
     def run(self, step: Step, first: np.ndarray, output: np.ndarray) -> Run | None:
-        """Return its run, with another operand 0."""
+        """Return the standard operator's run, with another operand 0."""
         signature = self.signature(step.signature)
         positions = self.inputs(step.signature)
         inputs = (first, *(step.inputs[at] for at in positions[1:]))
@@ -74,7 +74,7 @@ class _Standard:
 
 @kernel("FusedMatMul", domain=MICROSOFT)
 def fused_matmul(step: Step) -> Run | None:
-    """Multiply stacks of matrices, either transposed if asked for, by a factor."""
+    """Multiply stacks of matrices, either transposed if requested, by a factor."""
     a, b, output = operand(step, 0), operand(step, 1), result(step)
     if output.size == 0:
         return None
@@ -105,11 +105,11 @@ _PARAMETERS = {
     "Sigmoid": (),
     "Tanh": (),
 }
-"""Activations of fused convolutions, and the attributes that their parameters are."""
+"""Activations of fused convolutions, with the attributes that hold their parameters."""
 
 
 def _activation(signature: Signature) -> Signature | None:
-    """Return the activation of a fused convolution as an operator by itself."""
+    """Return a fused convolution's activation as a separate operator."""
     name = signature.attributes.get("activation")
     if name is None:
         return None
@@ -118,7 +118,7 @@ def _activation(signature: Signature) -> Signature | None:
             f"node {signature.name!r} ({signature.op}): no kernel runs activation {name!r}"
         )
     given = signature.attributes.get("activation_params", ())
-    # The versions of the standard in which parameters are attributes.
+    # The standard's versions in which parameters are attributes.
     return replace(
         signature,
         op=name,

@@ -1,9 +1,9 @@
 """
 Convolution as matrix multiplication, a tile of the image at a time.
 
-The windows of a few output rows are copied into a matrix of one column per output
-element, and BLAS multiplies the weights by it, straight into the output. A matrix
-of about a megabyte stays in cache and is as fast as one for the whole image.
+The windows for a few output rows are copied into a matrix with one column per output element, and
+BLAS multiplies the weights by the matrix, straight into the output. A matrix with about a megabyte
+stays in cache and is as fast as a matrix for the whole image.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from arenaplan.run.numpy.strided import as_strided
 _TILES = tuple(1 << shift for shift in range(14, 23))
 """Workspace sizes to offer, in bytes."""
 _CACHED = 1 << 16
-"""Elements of output that are finished while they are in cache."""
+"""Output elements that are finished while in cache."""
 _NARROW = 4
-"""Operands that are made tile by tile are so many times as large as those that they are made of."""
+"""Operands that are made tile by tile are so many times as large as their sources."""
 _NOTHING = np.empty(0, np.uint8)
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Offer tiles of several sizes; none is larger than pays."""
+    """Offer tiles with several sizes; none is larger than pays."""
     sizes = geometry(signature)
     output = signature.outputs[0]
     if output is None or 0 in output.shape:
@@ -59,7 +59,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
         return []
     least = negligible(signature)
     if signature.guests is not None and (signature.guests.loads or signature.guests.needs_tile):
-        # Operands that guests make of others, tile by tile, are no bytes of the arena.
+        # Operands that guests make tile by tile take no arena bytes.
         least //= _NARROW
     choices: list[Choice] = []
     for limit in (least, *(limit for limit in _TILES if limit > least)):
@@ -135,7 +135,7 @@ def _bounded(guests: BoundGuests, part: np.ndarray) -> Iterator[Run]:
 
 
 def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
-    """Return the result of :func:`_weights`, which executors of the same constants share."""
+    """Return the result of :func:`_weights`, which executors with the same constants share."""
     load, weights, bias = step.signature.constant, operand(step, 1), step.input(2)
     if load[1] is None or (bias is not None and load[2] is None):
         return _weights(step, sizes)
@@ -153,7 +153,7 @@ def _shared_weights(step: Step, sizes: Geometry) -> Transformed:
 
 
 def _kept_keys(sizes: Geometry) -> tuple[str, str]:
-    """Return the names of matrix and bias among the data for other parts of the same node."""
+    """Return the names of matrix and bias among the data for other parts of the node."""
     form = "direct " if sizes.is_direct else ""
     return f"{form}matrix {sizes.window}", f"{form}bias {sizes.window}"
 
@@ -194,7 +194,7 @@ def _direct(sizes: Geometry, image: np.ndarray, matrix: np.ndarray, output: np.n
 def _tiles(
     step: Step, sizes: Geometry, matrix: np.ndarray, bias: np.ndarray | None, output: np.ndarray
 ) -> Iterator[Run]:
-    """Yield the steps of unrolling, multiplying and finishing, tile by tile."""
+    """Yield the steps to unroll, multiply and finish, tile by tile."""
     tile = sizes.tile(step.workspaces[0].nbytes)
     scratch = step.scratch()
     dtype = sizes.dtype
@@ -252,13 +252,13 @@ def _tiles(
 
 
 def _matrices(images: np.ndarray, columns: int) -> np.ndarray:
-    """Return the first elements of each channel as the rows of matrices, one per group."""
+    """Return each channel's first elements as rows of matrices, one matrix per group."""
     groups, channels = images.shape[:2]
     return as_strided(images, (groups, channels, columns), (*images.strides[:2], images.itemsize))
 
 
 def _multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Run:
-    """Return a function that multiplies matrices, or stacks of them."""
+    """Return a function that multiplies matrices, or stacks of matrices."""
     if len(out) == 1:
         return partial(np.matmul, a[0], b[0], out[0])
     return partial(np.matmul, a, b, out)
@@ -285,7 +285,7 @@ def _loaded(
         yield partial(source[:, : low - start].fill, 0)
     kept = 0
     if sizes.loads and last is not None and _is_next(last, area):
-        # Rows that the tile before has computed are the first ones of this.
+        # Rows that the previous tile has computed are the first rows here.
         earlier, length = sizes.reach(last.rows)
         shift = start - earlier
         if 0 < length - shift <= shift and low == start:
@@ -307,7 +307,7 @@ def _loaded(
 
 
 def _is_next(last: Area, area: Area) -> bool:
-    """Whether an area has the rows that follow those of the last one."""
+    """Return whether an area has the rows that follow the last area's rows."""
     return (last.n, last.groups, last.channels, last.rows.stop) == (
         area.n,
         area.groups,
@@ -317,7 +317,7 @@ def _is_next(last: Area, area: Area) -> bool:
 
 
 def _unroll(sizes: Geometry, source: np.ndarray, rows: int, unrolled: np.ndarray) -> Run:
-    """Return a function that copies the windows of some output rows into columns of a matrix."""
+    """Return a function that copies the windows for some output rows into matrix columns."""
     view = windows(source, sizes.axes, [rows, *sizes.outs[1:]])
     if sizes.is_flat:
         kernel = 1 + len(sizes.axes)

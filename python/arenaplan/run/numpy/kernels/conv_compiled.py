@@ -29,21 +29,21 @@ from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, scratch_
 COLUMNS = 48
 """Columns that the kernel unrolls at a time; see ``kernels/src/conv.rs``."""
 _ROOMS = (1 << 15, 1 << 13, 1 << 11, COLUMNS * 24)
-"""Elements of scratch memory within which the fastest way is offered."""
+"""Scratch elements within which the fastest way is offered."""
 _CACHED = 1 << 16
-"""Elements of output that are finished while they are in cache."""
+"""Output elements that are finished while in cache."""
 _FEW_OUTPUTS = 4
-"""Results per channel of an image of one channel, up to which no matrix is multiplied."""
+"""Most results per channel, for an image with one channel, without a matrix product."""
 _SINGLE = np.dtype(np.float32)
 
 _CALL, _PLANE = 1.0e3, 60.0
-"""Nanoseconds of a call, and of each plane of a depthwise convolution."""
+"""Nanoseconds per call, and per plane in a depthwise convolution."""
 _CYCLE = 0.45
-"""Nanoseconds of a cycle that the kernel counts."""
+"""Nanoseconds per cycle that the kernel counts."""
 _TAPS = 24.0
-"""Operations per nanosecond of depthwise convolutions."""
+"""Operations per nanosecond in depthwise convolutions."""
 _PADDED = 0.12
-"""Nanoseconds in which an element is copied into its frame."""
+"""Nanoseconds to copy an element into the frame."""
 
 
 LoadTile: TypeAlias = Callable[
@@ -57,9 +57,9 @@ class CompiledTile(NamedTuple):
     groups: int
     rows: int
     elements: int
-    """Scratch memory of the kernel of a product."""
+    """Scratch elements for the product kernel."""
     cycles: int
-    """About how many the product of a group takes."""
+    """Estimated cycles for a group's product."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, li
 
 def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:
     """Return packed weights and a bias, which executors with the same constants share."""
-    # In parts of a node, other window elements may meet padding alone.
+    # In node parts, other window elements may meet padding alone.
     packed_key, bias_key = (f"{name} {conv.sizes.window}" for name in ("packed", "packed bias"))
     if packed_key in step.kept:
         return step.kept[packed_key], step.kept.get(bias_key)

@@ -1,4 +1,4 @@
-"""The size of the unrolled part of a convolution, and its scratch memory."""
+"""The size of a convolution's unrolled part, and the scratch memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arenaplan.run.numpy.kernels.windows import Axis, window_axes
 from arenaplan.run.numpy.registry import Guests, Signature, Tensor, scratch_bytes
 
 CALLS, _TILE_CALLS, _GROUP_CALLS = 500.0, 2.2e3, 190.0
-"""Nanoseconds of the calls for a convolution, for one tile, and for each group of a tile."""
+"""Nanoseconds for a convolution's calls, for a tile, and for each group in a tile."""
 FLOPS = 131.0
 """Multiplications and additions per nanosecond."""
 PACKING = 0.34
@@ -25,17 +25,17 @@ PACKING = 0.34
 _COPIED, _STRIDED, _RUN = 0.35, 0.61, 0.21
 """Nanoseconds in which an element is unrolled: from rows, from between others, from runs."""
 _LOADED = 0.4
-"""Nanoseconds in which an element is computed while it is loaded."""
+"""Nanoseconds to compute an element while loading."""
 _WRITTEN = 0.11
-"""Nanoseconds in which an element of the result is written."""
+"""Nanoseconds to write a result element."""
 _ADDED = 0.1
 """Nanoseconds in which an element is added to a result that is made in parts."""
 ROWS_OF = "rows_of"
-"""Attribute of a Conv node that makes some rows of another one's result: all of its rows."""
+"""Attribute of a Conv node that makes some rows of another node's result: all result rows."""
 WORTHWHILE = 0.98
 """More scratch memory is offered if a run takes at most this much of the time."""
 _SHALLOW = 32
-"""Rows of a matrix below which it is not split."""
+"""Matrices with fewer rows are not split."""
 
 
 class Tile(NamedTuple):
@@ -44,7 +44,7 @@ class Tile(NamedTuple):
     groups: int
     rows: int
     channels: int
-    """Of each group. If they are not all, products are added up."""
+    """Per group. If these are not all channels, products are added up."""
 
 
 class Area(NamedTuple):
@@ -54,7 +54,7 @@ class Area(NamedTuple):
     groups: slice
     rows: slice
     channels: slice
-    """Of each group."""
+    """Per group."""
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def _even(total: int, most: int) -> int:
 
 
 def worthwhile(ways: Iterable[Choice]) -> tuple[Choice, ...]:
-    """Return, by ascending bytes, the ways that each save enough time over the one before."""
+    """Return, by ascending bytes, the ways that each save enough time over the way before."""
     found: list[Choice] = []
     for way in sorted(ways, key=lambda way: (way.bytes, way.cost)):
         if not found or way.cost < found[-1].cost * WORTHWHILE:

@@ -1,5 +1,5 @@
 """
-Transposed convolution: the products of weights and image, added up where they overlap.
+Transposed convolution: products of weights and image, added up where they overlap.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _TILES = (0, 1 << 17, 1 << 18, 1 << 19, 1 << 20)
 _TILE_CALLS = 4e3
 """Nanoseconds that the calls for one tile take."""
 _FLOPS, _PACKING = FLOPS, 22
-"""Operations per nanosecond; columns of which the time goes into repacking the weights."""
+"""Operations per nanosecond; number of columns whose time goes into repacking the weights."""
 
 
 @dataclass(frozen=True)
 class _Geometry:
-    """All sizes of a transposed convolution."""
+    """All sizes in a transposed convolution."""
 
     batch: int
     groups: int
     fan_in: int
     fan_out: int
     axes: list[Axis]
-    """The convolution that this one is the transpose of: from its output to its input."""
+    """The transposed counterpart's axes: from the output to the input."""
     dtype: np.dtype
 
     @property
@@ -53,11 +53,11 @@ class _Geometry:
         return prod(axis.out for axis in self.axes[1:])
 
     def bytes(self, rows: int) -> int:
-        """Return the workspace that some rows of the image take."""
+        """Return the workspace for some image rows."""
         return scratch_bytes((self.fan_out * self.taps, rows * self.row), self.dtype)
 
     def rows(self, limit: int) -> int:
-        """Return how many rows of the image fit ``limit`` bytes, at least one."""
+        """Return how many image rows fit ``limit`` bytes, at least 1."""
         total = self.axes[0].out
         most = max(1, min(total, limit // self.bytes(1)))
         return -(-total // -(-total // most))
@@ -72,7 +72,7 @@ class _Geometry:
 
 def transposed_geometry(signature: Signature) -> _Geometry:
     """
-    Return the sizes of a ConvTranspose node.
+    Return the sizes for a ConvTranspose node.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def transposed_geometry(signature: Signature) -> _Geometry:
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Offer products of different numbers of image rows."""
+    """Offer products for different numbers of image rows."""
     image, output = signature.input(0), signature.outputs[0]
     if image is None or output is None or 0 in output.shape or 0 in image.shape:
         return []
@@ -143,7 +143,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 
 def _image_rows(signature: Signature, box: Box) -> slice:
-    """Return the rows of the image whose products some rows of the result are sums of."""
+    """Return the image rows whose products sum to some result rows."""
     axis, (start, stop) = transposed_geometry(signature).axes[0], (box[2].start, box[2].stop)
     first = -((axis.extent - 1 - start - axis.before) // axis.stride)
     last = (stop - 1 + axis.before) // axis.stride
@@ -154,7 +154,7 @@ def _image_rows(signature: Signature, box: Box) -> slice:
 
 
 def _rows(signature: Signature, box: Box) -> Footprint:
-    """Rows need those of the image, and all of the weights."""
+    """Rows need the image's rows, and all weights."""
     image = signature.operand(0)
     rows = _image_rows(signature, box)
     part: Box = (box[0], *whole(image.shape[1:2]), rows, *whole(image.shape[3:]))
@@ -162,7 +162,7 @@ def _rows(signature: Signature, box: Box) -> Footprint:
 
 
 def _rows_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
-    """Rows of the products before those of the box are cut off as padding is."""
+    """Product rows before the box's rows are cut off like padding."""
     axes, rows = transposed_geometry(signature).axes, _image_rows(signature, box)
     first = box[2].start + axes[0].before - rows.start * axes[0].stride
     before = [first, *(axis.before for axis in axes[1:])]
@@ -197,7 +197,7 @@ def conv_transpose(step: Step) -> Run | None:
 
 
 def _products(step: Step, image: np.ndarray, output: np.ndarray) -> Iterator[Run]:
-    """Yield the products and their additions."""
+    """Yield the products and additions."""
     sizes = transposed_geometry(step.signature)
     rows = sizes.rows(step.workspaces[0].nbytes)
     depth = sizes.fan_out * sizes.taps
@@ -236,5 +236,5 @@ def _add_up(sizes: _Geometry, row: int, products: np.ndarray, target: np.ndarray
 
 
 def _taps_first(rank: int) -> list[int]:
-    """Return the order of dimensions (taps, channels, positions) of (channels, taps, positions)."""
+    """Return the dimension order (taps, channels, positions) of (channels, taps, positions)."""
     return [*range(1, rank + 1), 0, *range(rank + 1, 2 * rank + 1)]

@@ -16,7 +16,7 @@ from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
 
 
 class _Deformed:
-    """Sizes of a deformable convolution."""
+    """Sizes in a deformable convolution."""
 
     def __init__(self, signature: Signature) -> None:
         x, w, y = signature.operand(0), signature.operand(1), signature.result()
@@ -49,7 +49,7 @@ def _declare_deformed(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("DeformConv", since=19, workspace=_declare_deformed)
 def deform_conv(step: Step) -> Run | None:
-    """Convolve samples of an image whose places are moved by offsets."""
+    """Convolve image samples whose places are moved by offsets."""
     x, weights, offsets, y = (operand(step, 0), operand(step, 1), operand(step, 2), result(step))
     if y.ndim != 4:
         raise invalid(step, f"it convolves images, not data of shape {x.shape}")

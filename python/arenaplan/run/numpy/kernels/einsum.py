@@ -1,10 +1,10 @@
 """
-Einstein summation, as sums, permuted copies and products of matrices.
+Einstein summation, as sums, permuted copies and matrix products.
 
 Operands are combined from left to right. Letters that only one operand has, and the result does
-not, are summed first. What is left of a pair is a stack of products of matrices: letters of both
-that are kept are the stack, letters of both that are not kept are summed by the product. Operands
-are copied only if their letters are not in an order that a product can read.
+not, are summed first. The remaining pair is a stack of matrix products: kept letters in both
+operands are the stack, other letters in both are summed by the product. Operands are copied only if
+a product cannot read the order of their letters.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Memory(Protocol):
 
 
 class _Counter:
-    """Gives arrays that must not be touched, and counts the bytes they would have."""
+    """Gives arrays that must not be touched, and counts their bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -43,7 +43,7 @@ class _Counter:
 
 
 def _shadow(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Return an array with the strides of a contiguous one, and the memory of one element."""
+    """Return an array with contiguous strides, and the memory of one element."""
     strides, size = [], dtype.itemsize
     for dim in reversed(shape):
         strides.append(size)
@@ -70,7 +70,7 @@ class _Term(NamedTuple):
 
 
 def _letters(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-    """Return the letters of the operands and of the result; dots become letters, too."""
+    """Return the letters in the operands and in the result; dots become letters, too."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -104,7 +104,7 @@ def _named(text: str) -> tuple[str, ...]:
 
 
 def _term(letters: Sequence[str], array: np.ndarray) -> _Term:
-    """Return an operand; a letter that is repeated is its diagonal, an axis of 1 has no letter."""
+    """Return an operand; a repeated letter is the diagonal, an axis of 1 has no letter."""
     strides: dict[str, int] = {}
     dims: dict[str, int] = {}
     for letter, dim, stride in zip(letters, array.shape, array.strides, strict=True):
@@ -167,10 +167,10 @@ def _summed(term: _Term, kept: set[str], memory: _Memory, work: list[Run]) -> _T
 def _product(
     a: _Term, b: _Term, later: set[str], target: _Term | None, memory: _Memory, work: list[Run]
 ) -> _Term:
-    """Return the product of two terms, in ``target`` if it can be there."""
+    """Return the product of two terms, in ``target`` if possible."""
     shared = [x for x in a.letters if x in b.letters]
     stack = [x for x in shared if x in later]
-    if target is not None:  # The order of the result saves a copy.
+    if target is not None:  # Terms in result order save a copy.
         stack.sort(key=target.letters.index)
     summed = [x for x in shared if x not in later]
     rows = [x for x in a.letters if x not in shared]
@@ -223,7 +223,7 @@ def _product(
 def _matrix(
     term: _Term, groups: tuple[Sequence[str], ...], memory: _Memory, work: list[Run]
 ) -> np.ndarray:
-    """Return a stack of matrices with these letters, a view or a copy."""
+    """Return a matrix stack with these letters, a view or a copy."""
     lengths = [len(group) for group in groups]
     view = term.ordered([x for group in groups for x in group])
     merged = _merged(view, lengths)
@@ -252,7 +252,7 @@ def _merged(array: np.ndarray, groups: Sequence[int]) -> np.ndarray | None:
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for what the same work on arrays without memory asks for."""
+    """Ask for the memory that the same work on arrays without memory asks for."""
     output = signature.outputs[0]
     tensors = [tensor for tensor in signature.inputs if tensor is not None]
     if output is None or any(0 in tensor.shape for tensor in (*tensors, output)):
@@ -266,7 +266,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("Einsum", since=12, workspace=_declare)
 def einsum(step: Step) -> Run | None:
-    """Sum products of elements of all operands, by the letters of an equation."""
+    """Sum products over the elements of all operands, by the letters in an equation."""
     output, arrays = result(step), present(step)
     if output.size == 0:
         return None

@@ -22,7 +22,7 @@ from arenaplan.run.numpy.kernels.pieces import (
 )
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 
-# -- one call of NumPy ------------------------------------------------------------
+# -- a single NumPy call ------------------------------------------------------------
 
 _UNARY: Mapping[str, np.ufunc] = {
     "Abs": np.absolute,
@@ -91,7 +91,7 @@ def reciprocal(step: Step) -> Run | None:
 
 @kernel("BitShift", cut=ELEMENTWISE)
 def bit_shift(step: Step) -> Run | None:
-    """Shift the bits of ``a`` by ``b``."""
+    """Shift the bits in ``a`` by ``b``."""
     direction = step.attributes.get("direction")
     if direction not in ("LEFT", "RIGHT"):
         raise invalid(step, f"direction is {direction!r}, not 'LEFT' or 'RIGHT'")
@@ -100,13 +100,13 @@ def bit_shift(step: Step) -> Run | None:
 
 @kernel("Mod", cut=ELEMENTWISE)
 def mod(step: Step) -> Run | None:
-    """Write the rest of a division, with the sign of the divisor or (``fmod``) the dividend."""
+    """Write a division's remainder, with the sign of the divisor or (``fmod``) the dividend."""
     return _apply(np.fmod if step.attributes.get("fmod", 0) else np.remainder, step)
 
 
 @kernel("IsInf", cut=ELEMENTWISE)
 def is_inf(step: Step) -> Run | None:
-    """Tell which elements are infinite, of either sign or of one."""
+    """Tell which elements are infinite, with either sign or a given sign."""
     negative = step.attributes.get("detect_negative", 1)
     positive = step.attributes.get("detect_positive", 1)
     if negative and positive:
@@ -148,7 +148,7 @@ def div(step: Step) -> Run | None:
 
 
 def _constant_exponent(signature: Signature) -> Any:
-    """Return the exponent if it is one number that never changes."""
+    """Return the exponent if the exponent is a single constant number."""
     exponent = signature.input(1)
     if exponent is None or prod(exponent.shape) != 1:
         return None
@@ -170,7 +170,7 @@ def _power(x: np.ndarray, exponent: np.ndarray, y: np.ndarray) -> None:
 
 @kernel("Pow", since=7, workspace=_SQUARE.declare, cut=ELEMENTWISE)
 def power(step: Step) -> Run | None:
-    """Raise to a power; a few constant ones have functions of their own."""
+    """Raise to a power; a few constant powers have separate functions."""
     x, y = operand(step, 0), result(step)
     value = _constant_exponent(step.signature)
     if value == 1:
@@ -205,7 +205,7 @@ def _folding(function: np.ufunc) -> Callable[..., None]:
 
 
 def _combine(function: np.ufunc, step: Step) -> Run | None:
-    """Combine all inputs with a function of two."""
+    """Combine all inputs with a function of two arguments."""
     inputs, y = [operand(step, position) for position in range(len(step.inputs))], result(step)
     if len(inputs) == 1:
         return copy(inputs[0], y)
@@ -220,7 +220,7 @@ for _op, _function in {"Sum": np.add, "Max": np.maximum, "Min": np.minimum}.item
 
 @kernel("Mean", workspace=_TOTAL.declare, cut=ELEMENTWISE)
 def mean(step: Step) -> Run | None:
-    """Write the mean of all inputs."""
+    """Write the mean over all inputs."""
     y, count = result(step), len(step.inputs)
     return in_sequence(_combine(np.add, step), partial(np.divide, y, count, out=y))
 
@@ -249,7 +249,7 @@ def clip(step: Step) -> Run | None:
 
 
 def _bound(step: Step, name: str, position: int, default: float) -> np.ndarray:
-    """Return a bound, which the caller may still change if it is an input."""
+    """Return a bound, which the caller may still change if the bound is an input."""
     array = step.input(position)
     if array is None:
         return np.array(step.attributes.get(name, default), dtype=result(step).dtype)
@@ -278,7 +278,7 @@ def _convert(x: np.ndarray, y: np.ndarray) -> None:
 
 @kernel("Cast", "CastLike", cut=UNARY)
 def cast(step: Step) -> Run | None:
-    """Convert to the type of the output."""
+    """Convert to the output's type."""
     x, y = operand(step, 0), result(step)
     return copy(x, y) if x.dtype == y.dtype else blockwise(_convert, [x], y)
 

@@ -1,4 +1,4 @@
-"""Elementwise operators by the compiled kernel for chains of them."""
+"""Elementwise operators by the compiled chain kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _is_chain(signature: Signature) -> bool:
 
 
 def _prepare(step: Step) -> Run | None:
-    """Return a chain of one operator."""
+    """Return a chain with one operator."""
     chain, output = single(step.signature), result(step)
     assert chain is not None, "the kernel was chosen for such nodes"
     arrays: dict[object, np.ndarray] = {

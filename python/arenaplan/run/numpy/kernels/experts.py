@@ -1,8 +1,8 @@
 """
-Mixtures of experts: a router chooses a few of many small networks for each row.
+Mixtures: a router chooses a few of many small expert networks for each row.
 
-Experts run one after another, each on the rows that chose it, some rows at a time. Weights of a few
-bits are widened for one expert at a time.
+Experts run one after another, each on the rows that chose the expert, some rows at a time. Packed
+weights with a few bits are widened for one expert at a time.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from arenaplan.run.numpy.registry import MICROSOFT, Run, Scratch, Signature, Ste
 _ROWS = 256
 """Rows that an expert works on at a time."""
 _PLAIN, _PACKED = ((2, 3), (4, 5), (6, 7)), ((2, 4, 3, 11), (5, 7, 6, 12), (8, 10, 9, 13))
-"""Positions of each layer's weights and bias; of its packed weights, bias, scales, zero points."""
+"""Positions of each layer's weights and bias; of packed weights, bias, scales, zero points."""
 _WEIGHTS = 14
-"""Position of factors for results, if they are others than those that choose."""
+"""Position of factors for results, if separate from the factors that choose."""
 
 
 class _Sizes(NamedTuple):
-    """Sizes of a mixture."""
+    """Sizes in a mixture."""
 
     tokens: int
     hidden: int
     experts: int
     inner: int
-    """Width of the inside of an expert."""
+    """Inner width of an expert."""
     first: int
-    """Width of what the first layer makes."""
+    """Result width of the first layer."""
     is_gated: bool
-    """Whether a third layer makes the factors of the first one's results."""
+    """Whether a third layer makes the factors for the first layer's results."""
     packed: int
-    """Bytes of the weights of the widest layer of an expert; 0 if they are numbers."""
+    """Bytes of an expert's widest layer, packed; 0 if the weights are numbers."""
     wide: int
-    """Elements of that layer."""
+    """Elements in that layer."""
 
     @classmethod
     def of(cls, signature: Signature) -> _Sizes | None:
-        """Return the sizes of a node; ``None`` if an operand is missing."""
+        """Return the sizes for a node; ``None`` if an operand is missing."""
         is_packed = signature.op == "QMoE"
         layers = _PACKED if is_packed else _PLAIN
         shapes = [known and known.shape for known in (signature.input(at[0]) for at in layers)]
@@ -69,7 +69,7 @@ class _Sizes(NamedTuple):
         )
 
     def shapes(self) -> Iterator[tuple[int, ...]]:
-        """Yield the shapes of scratch memory, in the order in which it is taken."""
+        """Yield the scratch memory shapes, in allocation order."""
         rows = min(self.tokens, _ROWS)
         yield from [(self.tokens, self.experts)] * 2
         yield from [(rows, self.hidden)] * 2
@@ -122,7 +122,7 @@ _ACTIVATIONS: Mapping[str, Callable[[np.ndarray, np.ndarray], None]] = {
 
 
 class _Expert:
-    """The layers of all experts, and memory for some rows of one."""
+    """The layers of all experts, and memory for some rows of one expert."""
 
     def __init__(self, step: Step, sizes: _Sizes, scratch: Scratch, dtype: np.dtype) -> None:
         self._step, self._sizes = step, sizes
@@ -145,7 +145,7 @@ class _Expert:
             raise invalid(step, f"swiglu_fusion {self._fusion} with the layers that are there")
 
     def _weights(self, layer: int, expert: int, inner: int) -> np.ndarray:
-        """Return the weights of a layer as numbers, a row per result."""
+        """Return a layer's weights as numbers, a row per result."""
         step = self._step
         if self._wide is None:
             plain: np.ndarray = operand(step, _PLAIN[layer][0])[expert]
@@ -174,7 +174,7 @@ class _Expert:
         return wide
 
     def _layer(self, layer: int, expert: int, x: np.ndarray, y: np.ndarray) -> None:
-        """Multiply rows by the weights of a layer, and add its bias."""
+        """Multiply rows by a layer's weights, and add the layer's bias."""
         np.matmul(x, self._weights(layer, expert, x.shape[1]).T, out=y)
         layers = _PACKED if self._is_packed else _PLAIN
         bias = self._step.input(layers[layer][1])
@@ -182,7 +182,7 @@ class _Expert:
             np.add(y, bias[expert], out=y)
 
     def run(self, expert: int, count: int) -> None:
-        """Replace the first rows by what an expert makes of them."""
+        """Replace the first rows by an expert's results."""
         x, first, act = self.rows[:count], self._first[:count], self._act[:count]
         self._layer(0, expert, x, first)
         linear: np.ndarray | None = None
@@ -227,7 +227,7 @@ def mixture(step: Step) -> Run | None:
     lines, best = np.arange(sizes.tokens), np.empty(sizes.tokens, np.intp)
 
     def route() -> None:
-        """Write the factor of each expert for each row, 0 where it is not chosen."""
+        """Write the factor of each expert for each row, 0 where the expert is not chosen."""
         chances, factors = each.chances, each.factors
         np.subtract(router, router.max(1, keepdims=True), out=chances)
         np.exp(chances, out=chances)

@@ -43,14 +43,14 @@ class _Loop:
         self.goes_on = True
         """The condition that the body made in the last round."""
         self.round = 0
-        """The number of the round."""
+        """The round's number."""
         self._initial = [
             (self._results[at], operand(step, first + at)) for at in range(self._carried)
         ]
         self.body = BoundBody(step, body, self._results, self._move)
 
     def begin(self) -> None:
-        """Bring the initial values of carried values to where the body has them."""
+        """Copy the initial values of carried values to the body's places."""
         for target, source in self._initial:
             if target is not None:
                 np.copyto(target, source)
@@ -101,7 +101,7 @@ class _Loop:
 
 @kernel("Loop", workspace=body_scratch)
 def loop(step: Step) -> Run:
-    """Run the body until the number of rounds is reached, or it says that it is done."""
+    """Run the body until the number of rounds is reached, or the body's condition is false."""
     bound = _Loop(step, 2)
     limit, start = step.input(0), step.input(1)
 
@@ -121,7 +121,7 @@ def loop(step: Step) -> Run:
 
 @kernel("Scan", since=9, workspace=body_scratch)
 def scan(step: Step) -> Run:
-    """Run the body on slices of operands, and join its results."""
+    """Run the body on operand slices, and join the results."""
     bound = _Loop(step, 0)
     trips = step.attributes["trips"]
 

@@ -1,5 +1,5 @@
 """
-Gradients of elementwise operators and of softmax, from what the operator has read or made.
+Gradients of elementwise operators and of softmax, from the operator's operands or results.
 
 Each formula is one or two passes over a block, so that the result may take over the incoming
 gradient.
@@ -79,7 +79,7 @@ def _blockwise(step: Step, formula: Formula, blocks: Blocks) -> Run | None:
 
 @kernel("DropoutGrad", domain=TRAINING, cut=ELEMENTWISE)
 def dropout_gradient(step: Step) -> Run | None:
-    """Keep the gradient where the operand was kept, and scale it up by as much."""
+    """Keep the gradient where the operand was kept, scaled like the operand."""
     ratio = step.input(2)
 
     def formula(dy: np.ndarray, mask: np.ndarray, dx: np.ndarray) -> None:

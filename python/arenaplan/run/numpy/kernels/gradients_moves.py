@@ -15,7 +15,7 @@ from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_b
 
 
 def _declare_slices(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for whole numbers of 64 bits, if indices are others."""
+    """Ask for 64-bit whole numbers, if indices have another type."""
     indices = signature.input(1)
     if indices is None or not prod(indices.shape):
         return []
@@ -24,7 +24,7 @@ def _declare_slices(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @kernel("GatherGrad", domain=TRAINING, workspace=_declare_slices)
 def gather_gradient(step: Step) -> Run | None:
-    """Add each slice of the gradient to the slice that it was gathered from, in order."""
+    """Add each gradient slice to the slice that it was gathered from, in order."""
     dy, indices, dx = operand(step, 0), operand(step, 1), result(step)
     if dx.size == 0 or dy.size == 0:
         return lambda: dx.fill(0)

@@ -1,5 +1,5 @@
 """
-Gradient of normalizations by the mean and variance of their own operand.
+Gradient of normalizations by the mean and variance of the operand.
 
 One kernel for layer, root-mean-square, instance, group and batch normalization. With
 ``v = (x - mean) / sqrt(var + epsilon)`` and ``y = v scale + bias``::
@@ -7,9 +7,9 @@ One kernel for layer, root-mean-square, instance, group and batch normalization.
     dv = dy scale
     dx = (dv - mean(dv) - v mean(dv v)) / sqrt(var + epsilon)
 
-Means go over the axes of the statistics. The mean itself is 0 by definition, and ``mean(dv)`` drops
-out, where a normalization does not center. The work is done for a part of an axis at a time that
-the statistics do not go over, so that scratch memory is small.
+Means go over the statistics' axes. The mean itself is 0 by definition, and ``mean(dv)`` drops out,
+where a normalization does not center. The work is cut along an axis that the statistics do not go
+over, so that scratch memory is small.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from arenaplan.run.numpy.kernels.pieces import operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 _BLOCK = 1 << 14
-"""Elements that a part has at least, if the operand has them."""
+"""Least elements in a part, if the operand has so many."""
 
 
 class _Layout(NamedTuple):
@@ -40,7 +40,7 @@ class _Layout(NamedTuple):
     walked: int | None
     """Axis that parts are cut from."""
     length: int
-    """Indices of that axis in one part."""
+    """Indices along that axis per part."""
 
     @property
     def part(self) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ class _Layout(NamedTuple):
         return (*self.shape[: self.walked], self.length, *self.shape[self.walked + 1 :])
 
     def reduced(self, over: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of a part after a reduction that keeps axes."""
+        """Return a part's shape after a reduction that keeps axes."""
         return tuple(1 if k in over else dim for k, dim in enumerate(self.part))
 
     @property
@@ -74,7 +74,7 @@ def _layout(signature: Signature) -> _Layout:
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for two parts, the statistics of one, and sums for scale and bias."""
+    """Ask for two parts, the statistics of one part, and sums for scale and bias."""
     x = signature.inputs[1]
     if x is None or 0 in x.shape:
         return []

@@ -1,4 +1,4 @@
-"""Gradients of convolutions with respect to their weights, and of pools."""
+"""Gradients of convolutions with respect to the weights, and of pools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _axes(signature: Signature, image: Sequence[int], made: Sequence[int]) -> li
 
 
 def _taps(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
-    """Yield each element under the window with the part of the image and of the result it joins."""
+    """Yield each window element with the matching parts of image and result."""
     for tap in product(*(range(axis.kernel) for axis in axes)):
         spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
         if all(low < high for low, high in spans):
@@ -44,7 +44,7 @@ def _taps(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], Index, Index]
 
 
 def _declare_weight(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for a contiguous copy of one tap of the image, one of the result, and a product."""
+    """Ask for a contiguous copy of one tap's image part, a copy of the result, and a product."""
     x, dy, dw = signature.input(0), signature.input(1), signature.outputs[0]
     if x is None or dy is None or dw is None or 0 in (*x.shape, *dy.shape):
         return []
@@ -56,7 +56,7 @@ def _declare_weight(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @kernel("ConvGradWeight", domain=TRAINING, workspace=_declare_weight)
 def conv_weight_gradient(step: Step) -> Run | None:
-    """Multiply the results' gradient by the image as each element of the window sees it."""
+    """Multiply the results' gradient by the image under each window element."""
     x, dy, dw = operand(step, 0), operand(step, 1), result(step)
     if 0 in (*x.shape, *dy.shape) or dw.size == 0:
         return lambda: dw.fill(0)
@@ -98,7 +98,7 @@ def conv_weight_gradient(step: Step) -> Run | None:
 
 
 def _declare_max(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for marks of the windows of one sample that have found their greatest element."""
+    """Ask for marks on the windows in a sample that have found their greatest element."""
     dy = signature.input(0)
     if dy is None or 0 in dy.shape:
         return []
@@ -108,7 +108,7 @@ def _declare_max(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @kernel("MaxPoolGrad", domain=TRAINING, workspace=_declare_max)
 def max_pool_gradient(step: Step) -> Run | None:
-    """Add the gradient of each window to its first greatest element, in row-major order."""
+    """Add each window's gradient to the window's first greatest element, in row-major order."""
     dy, x, y, dx = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
     if dx.size == 0 or dy.size == 0:
         return lambda: dx.fill(0)
@@ -135,7 +135,7 @@ def max_pool_gradient(step: Step) -> Run | None:
 
 
 def _declare_average(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for the scaled gradient of one sample."""
+    """Ask for one sample's scaled gradient."""
     dy = signature.input(0)
     if dy is None or 0 in dy.shape:
         return []
@@ -144,7 +144,7 @@ def _declare_average(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @kernel("AveragePoolGrad", domain=TRAINING, workspace=_declare_average)
 def average_pool_gradient(step: Step) -> Run | None:
-    """Spread the gradient of each window evenly over the elements that it has averaged."""
+    """Spread each window's gradient evenly over the averaged elements."""
     dy, dx = operand(step, 0), result(step)
     if dx.size == 0 or dy.size == 0:
         return lambda: dx.fill(0)
@@ -166,7 +166,7 @@ def average_pool_gradient(step: Step) -> Run | None:
 
 
 def _shares(axes: Sequence[Axis], *, counts_pads: bool) -> np.ndarray:
-    """Return by window the share of one element in the average."""
+    """Return for each window the share of one element in the average."""
     counts = np.ones(())
     for axis in axes:
         low, high = (-axis.before, axis.size + axis.after) if counts_pads else (0, axis.size)

@@ -1,9 +1,9 @@
 """
 Reading and writing at positions that are data.
 
-NumPy's indexing by arrays allocates its result, so every kernel here turns its
-indices into positions in a flat array, in 64-bit workspace, and hands those to
-``np.take`` (whose modes other than ``"raise"`` write straight to ``out``).
+NumPy's indexing by arrays allocates the result. So every kernel here turns indices into positions
+in a flat array, in 64-bit workspace, and hands the positions to ``np.take`` (whose modes other than
+``"raise"`` write straight to ``out``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _positions(factor: Callable[[Signature], int]) -> Declare:
     """
     Declare room for positions computed from input 1, ``factor`` numbers for each index.
 
-    Positions of constant indices are computed once and need none.
+    Positions for constant indices are computed once and need no room.
     """
 
     def declare(signature: Signature) -> list[list[Choice]]:
@@ -52,7 +52,7 @@ def _positions(factor: Callable[[Signature], int]) -> Declare:
 
 
 def _room(step: Step, count: int) -> np.ndarray:
-    """Return the room for positions, or an array of their own if they never change."""
+    """Return the room for positions, or a separate array if the positions never change."""
     if step.workspaces:
         return step.scratch().array((count,), np.int64)
     return np.empty(count, np.int64)
@@ -60,7 +60,7 @@ def _room(step: Step, count: int) -> np.ndarray:
 
 def check_indices(step: Step, indices: np.ndarray, length: int) -> bool:
     """
-    Raise if an index is outside an axis, where NumPy would clip or wrap it silently.
+    Raise if an index is outside an axis, where NumPy would clip or wrap the index silently.
 
     Return whether any index counts from the end.
     """
@@ -145,7 +145,7 @@ def gather_elements(step: Step) -> Run | None:
 
 
 def _two_per_tuple(signature: Signature) -> int:
-    """Count the positions of index tuples, and as much again to compute them."""
+    """Count the positions for index tuples, and as much again to compute them."""
     indices = signature.inputs[1]
     return 0 if indices is None else 2 * prod(indices.shape[:-1])
 
@@ -166,7 +166,7 @@ def _find_tuples(
 
 @kernel("GatherND", workspace=_positions(_two_per_tuple))
 def gather_nd(step: Step) -> Run | None:
-    """Select by tuples of indices."""
+    """Select by index tuples."""
     x, indices, y = operand(step, 0), operand(step, 1), result(step)
     batch = int(step.attributes.get("batch_dims", 0))
     depth = indices.shape[-1] if indices.ndim else 0
@@ -203,7 +203,7 @@ _REDUCTIONS: Mapping[str, np.ufunc] = {
 def _write_at(
     step: Step, target: np.ndarray, positions: np.ndarray, updates: np.ndarray
 ) -> Callable[[], Any]:
-    """Return a function that puts ``updates`` at ``positions`` of the target's first axis."""
+    """Return a function that puts ``updates`` at ``positions`` on the target's first axis."""
     reduction = _reduction(step)
     if reduction is None:
         return partial(target.__setitem__, positions, updates)
@@ -211,7 +211,7 @@ def _write_at(
 
 
 def _reduction(step: Step) -> np.ufunc | None:
-    """Return a function that combines an update with an element; ``None`` if it replaces that."""
+    """Return a function that combines an update with an element; ``None`` if updates replace."""
     reduction = step.attributes.get("reduction", "none")
     if reduction != "none" and reduction not in _REDUCTIONS:
         raise invalid(step, f"reduction is {reduction!r}")
@@ -238,7 +238,7 @@ def scatter_elements(step: Step) -> Run | None:
 
 @kernel("ScatterND", workspace=_positions(_two_per_tuple))
 def scatter_nd(step: Step) -> Run | None:
-    """Write or combine slices at tuples of indices."""
+    """Write or combine slices at index tuples."""
     x, indices, updates = operand(step, 0), operand(step, 1), operand(step, 2)
     y = result(step)
     depth = indices.shape[-1] if indices.ndim else 0
@@ -263,7 +263,7 @@ def scatter_nd(step: Step) -> Run | None:
 
 @kernel("TensorScatter")
 def tensor_scatter(step: Step) -> Run | None:
-    """Write new entries into a cache, at a position of its own for each sample of the batch."""
+    """Write new entries into a cache, at a separate position for each sample in the batch."""
     x, updates, y = operand(step, 0), operand(step, 1), result(step)
     axis = normalized_axis(step, step.attributes.get("axis", -2), x.ndim)
     circular = step.attributes.get("mode", "linear") == "circular"
@@ -316,7 +316,7 @@ def _mark(
 
 @kernel("OneHot", workspace=_MASK.declare)
 def one_hot(step: Step) -> Run | None:
-    """Mark the place of each index on an axis of their own."""
+    """Mark the place of each index on a separate axis."""
     indices, values, y = operand(step, 0), operand(step, 2), result(step)
     axis = normalized_axis(step, step.attributes.get("axis", -1), y.ndim)
     shape = [-1 if at == axis else 1 for at in range(y.ndim)]

@@ -55,9 +55,9 @@ from arenaplan.run.numpy.registry import (
 from arenaplan.run.numpy.streaming import group_choices, group_run
 
 _SINGLE_EXACT = 1 << 24
-"""Integers up to this one are exact in single precision."""
+"""Integers up to this number are exact in single precision."""
 _LARGEST = 255
-"""Largest absolute value of an 8-bit integer less its zero point."""
+"""Largest absolute value of an 8-bit integer less the zero point."""
 _REAL = Blocks("float32", is_wide=True)
 
 
@@ -170,12 +170,12 @@ class _Parts:
     signature: Signature
     members: list[Member] = field(default_factory=list)
     arrays: dict[int, np.ndarray] = field(default_factory=dict)
-    """Constants that were derived from those of the node."""
+    """Constants that were derived from the node's constants."""
     tensors: dict[int, Tensor] = field(default_factory=dict)
     variable: set[int] = field(default_factory=set)
-    """Those of the arrays that a run writes."""
+    """The arrays that a run writes."""
     first: Callable[[Step, Mapping[int, np.ndarray]], Run] | None = None
-    """Returns a function that writes them, before the group runs."""
+    """Returns a function that writes these arrays, before the group runs."""
 
     def constant(self, array: np.ndarray) -> int:
         """Return a new value that holds an array."""
@@ -520,7 +520,7 @@ def matmul_integer_to_float(signature: Signature) -> _Parts:
 
 @_composed("DynamicQuantizeMatMul", domain=MICROSOFT)
 def dynamic_quantize_matmul(signature: Signature) -> _Parts:
-    """Inputs are real matrices, matrices of integers, their scale and zero point, and an addend."""
+    """Inputs are real matrices, integer matrices with scale and zero point, and an addend."""
     matrix = _less_zero(signature, 1, 3, len(signature.operand(1).shape) - 1)
     dtype = _exact_type(matrix, (matrix.ndim - 2,), None)
     parts = _Parts(signature)
@@ -547,8 +547,8 @@ def qlinear_average_pool(signature: Signature) -> _Parts:
     """
     Means of real numbers; inputs are the image and the result's scale and zero point.
 
-    ONNX Runtime adds the elements of a window one after another. It rounds after it has added the
-    zero point, so a mean between two integers becomes the one that is even with the zero point.
+    ONNX Runtime adds a window's elements one after another and rounds after adding the zero point.
+    So a mean between two integers becomes the integer that is even with the zero point.
     """
     if signature.attributes.get("channels_last", 0):
         raise _refused(signature, "no kernel runs images with channels last")

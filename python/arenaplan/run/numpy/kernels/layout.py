@@ -35,7 +35,7 @@ def same_elements(step: Step) -> Run | None:
     """Write the same elements in the same order; nothing to do for a view."""
     work = _all_elements(step)
     if step.signature.input(1) is None or step.signature.constant[1] is not None:
-        return work  # The planned shape follows from constants; a part has another one.
+        return work  # The planned shape follows from constants; a part has another shape.
     return in_sequence(lambda: check_shape(step, _shape_now(step)), work)
 
 
@@ -98,7 +98,7 @@ def dropout(step: Step) -> Run | None:
 
 @kernel("Concat", cut=CONCAT)
 def concat(step: Step) -> Run | None:
-    """Join the inputs along an axis; nothing to do for those that lie in the output."""
+    """Join the inputs along an axis; inputs that lie in the output need no work."""
     y = result(step)
     axis = normalized_axis(step, step.attributes.get("axis", 1), y.ndim)
     copies, start = [], 0
@@ -111,7 +111,7 @@ def concat(step: Step) -> Run | None:
 
 @kernel("Split")
 def split(step: Step) -> Run | None:
-    """Cut the input along an axis; nothing to do for outputs that lie in it."""
+    """Cut the input along an axis; outputs that lie in the input need no work."""
     x = operand(step, 0)
     axis = normalized_axis(step, step.attributes.get("axis", 0), x.ndim)
     return when_known(step, (1,), lambda: _pieces(step, x, axis))
@@ -119,7 +119,7 @@ def split(step: Step) -> Run | None:
 
 def _pieces(step: Step, x: np.ndarray, axis: int) -> Run | None:
     sizes = numbers(step, "split", 1)
-    if sizes is None:  # Those of the outputs; one that is left out is as long as the first.
+    if sizes is None:  # The output sizes; an omitted output is as long as the first.
         size = -(-x.shape[axis] // len(step.outputs))
         starts = [min(at * size, x.shape[axis]) for at in range(len(step.outputs) + 1)]
         equal = [stop - start for start, stop in pairwise(starts)]
@@ -179,7 +179,7 @@ def _slice_of(length: int, start: int, stop: int, stride: int) -> slice:
 
 @kernel("Transpose", cut=TRANSPOSE)
 def transpose(step: Step) -> Run | None:
-    """Change the order of axes."""
+    """Permute axes."""
     x, y = operand(step, 0), result(step)
     order = step.attributes.get("perm")
     if order is None:
@@ -190,7 +190,7 @@ def transpose(step: Step) -> Run | None:
 
 
 _STRIPE = 32
-"""Columns that are transposed together: a cache line or two of each row of the output."""
+"""Columns that are transposed together: a cache line or two of each output row."""
 _LARGE = 1 << 14
 """Elements from which an array is transposed in stripes."""
 
@@ -201,7 +201,7 @@ def _copy_transposed(view: np.ndarray, y: np.ndarray) -> Run | None:
     view, y = view.reshape(shape), y.reshape(shape)
     if view.ndim < 2 or view.size < _LARGE or view.strides[-1] == view.itemsize:
         return copy(view, y)
-    # NumPy walks along rows of the output, each element from another cache line of the input.
+    # NumPy walks along output rows, each element from another cache line in the input.
     stripes = (slice(at, at + _STRIPE) for at in range(0, shape[-1], _STRIPE))
     return in_sequence(*(copy(view[..., stripe], y[..., stripe]) for stripe in stripes))
 
@@ -223,7 +223,7 @@ def _merged_shape(view: np.ndarray) -> list[int]:
 
 @kernel("DepthToSpace")
 def depth_to_space(step: Step) -> Run | None:
-    """Move blocks of channels to blocks of pixels."""
+    """Move channel blocks to pixel blocks."""
     x, y, size = operand(step, 0), result(step), _block_size(step)
     n, c, h, w = x.shape
     depth = c // (size * size)
@@ -236,7 +236,7 @@ def depth_to_space(step: Step) -> Run | None:
 
 @kernel("SpaceToDepth")
 def space_to_depth(step: Step) -> Run | None:
-    """Move blocks of pixels to blocks of channels."""
+    """Move pixel blocks to channel blocks."""
     x, y, size = operand(step, 0), result(step), _block_size(step)
     n, c, h, w = x.shape
     view = x.reshape(n, c, h // size, size, w // size, size)
@@ -301,22 +301,22 @@ def _repetition(step: Step) -> Run | None:
 
 
 _MOST_PIECES = 1 << 14
-"""Copies that one padding may consist of; all but the most absurd ones take a few dozen."""
+"""Most copies in one padding; nearly all paddings take a few dozen copies."""
 _MODES = ("constant", "edge", "reflect", "wrap")
 
 
 class _Segment(NamedTuple):
-    """A stretch of one axis of a padded array."""
+    """A stretch along one axis of a padded array."""
 
     target: slice
     """Position in the output."""
     source: slice | None
-    """The part of the input that it copies (one element may stand for many); ``None`` for fill."""
+    """The copied part of the input (one element may stand for many); ``None`` for fill."""
 
 
 @kernel("Pad", cut=PLANES)
 def pad(step: Step) -> Run | None:
-    """Add to, or cut off, the ends of axes."""
+    """Add to axis ends, or cut axis ends off."""
     if step.attributes.get("mode", "constant") not in _MODES:
         raise invalid(step, f"mode is {step.attributes['mode']!r}")
     return when_known(step, (1, 3), lambda: _padding(step))
@@ -362,7 +362,7 @@ def _pads(step: Step, rank: int) -> tuple[list[int], list[int]]:
 
 
 def _fill_value(step: Step) -> np.ndarray:
-    """Return the value of constant padding, which a run may still change."""
+    """Return the value for constant padding, which a run may still change."""
     array = step.input(2)
     if array is not None and array.size:
         return array.reshape(-1)[0:1].reshape(())
@@ -370,7 +370,7 @@ def _fill_value(step: Step) -> np.ndarray:
 
 
 def _segments(length: int, before: int, after: int, mode: str) -> Iterator[_Segment]:
-    """Yield the stretches of an axis that each come from one slice of the input, or from none."""
+    """Yield the stretches along an axis that each come from one input slice, or from none."""
     if mode == "constant" or length == 0:
         yield from _constant_segments(length, before, after)
         return
@@ -387,7 +387,7 @@ def _segments(length: int, before: int, after: int, mode: str) -> Iterator[_Segm
 
 
 def _constant_segments(length: int, before: int, after: int) -> Iterator[_Segment]:
-    """Yield the parts before, inside and after the input, as far as they exist."""
+    """Yield the parts before, inside and after the input, as far as present."""
     inside = slice(max(0, -before), length + min(after, 0))
     bounds = [0, max(before, 0)]
     bounds += [bounds[1] + max(0, inside.stop - inside.start), length + before + after]
@@ -397,7 +397,7 @@ def _constant_segments(length: int, before: int, after: int) -> Iterator[_Segmen
 
 
 def _source_indices(length: int, before: int, after: int, mode: str) -> list[int]:
-    """Return, per output position, the input position it shows."""
+    """Return for each output position the shown input position."""
     positions = np.arange(-before, length + after)
     if mode == "edge":
         return list(np.clip(positions, 0, length - 1).tolist())

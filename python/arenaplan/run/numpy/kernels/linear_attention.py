@@ -16,11 +16,11 @@ from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
 
 _RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True)}
 _RULES["gated_delta"] = (True, True)
-"""Whether the state decays, and whether its own answer to a key is subtracted."""
+"""Whether the state decays, and whether the state's answer to a key is subtracted."""
 
 
 class _Sizes(NamedTuple):
-    """Sizes of a linear attention."""
+    """Sizes in a linear attention."""
 
     batch: int
     tokens: int
@@ -29,13 +29,13 @@ class _Sizes(NamedTuple):
     group: int
     """Queries per head."""
     keys: int
-    """Elements of a key."""
+    """Elements per key."""
     values: int
-    """Elements of a value."""
+    """Elements per value."""
 
     @classmethod
     def of(cls, signature: Signature) -> _Sizes | None:
-        """Return the sizes of a node; ``None`` if they do not fit together."""
+        """Return the sizes for a node; ``None`` if the sizes do not fit together."""
         query, _, value = signature.inputs[:3]
         queries, heads = (signature.attributes.get(f"{x}_num_heads", 0) for x in ("q", "kv"))
         if query is None or value is None or heads < 1 or queries < 1 or queries % heads:
@@ -63,7 +63,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("LinearAttention", workspace=_declare)
 def linear_attention(step: Step) -> Run | None:
-    """Update a state by each key and value, and read it by the queries of the same token."""
+    """Update a state by each key and value, and read the state by the same token's queries."""
     sizes = _Sizes.of(step.signature)
     rule = step.attributes.get("update_rule", "gated_delta")
     if sizes is None or rule not in _RULES:

@@ -1,8 +1,8 @@
 """
-Losses of classification with their gradients.
+Classification losses with gradients.
 
 Scores are ``(N, C, …)``, labels ``(N, …)``. The mean is weighted: the sum of weighted losses over
-the sum of the weights of all labels that count.
+the sum of the weights of all counted labels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, kernel, 
 
 
 class _Layout(NamedTuple):
-    """Sizes of scores: samples, classes, and labels of one sample."""
+    """Sizes of scores: samples, classes, and labels per sample."""
 
     samples: int
     classes: int
@@ -37,7 +37,7 @@ def _layout(shape: Sequence[int]) -> _Layout:
 
 
 class _Labels:
-    """The labels of a run: positions of their scores, and their weights."""
+    """The labels in a run: score positions, and weights."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _Labels:
         self._start = (np.arange(n)[:, None] * c * inner + np.arange(inner)).reshape(-1)
 
     def read(self) -> None:
-        """Take the labels in: positions in the flat scores, and weights; 0 for ignored ones."""
+        """Read the labels: positions in the flat scores, and weights; 0 for ignored labels."""
         labels, weight, position = self._labels, self.weight, self.position
         np.copyto(position, labels)
         is_ignored = None if self._ignored is None else labels == self._ignored
@@ -81,7 +81,7 @@ class _Labels:
         np.add(position, self._start, out=position)
 
     def share(self) -> float:
-        """Return the factor of each weighted loss in the result."""
+        """Return the factor for each weighted loss in the result."""
         if self._step.attributes.get("reduction", "mean") != "mean":
             return 1.0
         total = float(np.add.reduce(self.weight))
@@ -108,7 +108,7 @@ def _declare(scores: int, extra: int = 0) -> Any:
 
 
 def _declare_softmax(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for labels, exponentials of one sample, and logarithms if these are no output."""
+    """Ask for labels, one sample's exponentials, and logarithms that are not an output."""
     tensor = signature.input(0)
     if tensor is None:
         return []
@@ -139,7 +139,7 @@ def softmax_cross_entropy(step: Step) -> Run | None:
         np.maximum.reduce(x, axis=1, keepdims=True, out=room)
         for sample, most, target in zip(x, room, y, strict=True):
             np.subtract(sample, most, out=target)
-        # One sample at a time: exponentials need scratch memory for one, and not for all scores.
+        # One sample at a time: exponentials take scratch memory for a single sample.
         for target, total in zip(y, room, strict=True):
             np.exp(target, out=power)
             np.add.reduce(power, axis=0, keepdims=True, out=total)
@@ -153,7 +153,7 @@ def softmax_cross_entropy(step: Step) -> Run | None:
 
 @kernel("NegativeLogLikelihoodLoss", domain=TRAINING, workspace=_declare(0, 1))
 def negative_log_likelihood(step: Step) -> Run | None:
-    """Write the negative logarithms at the labels, or their sum or mean."""
+    """Write the negative logarithms at the labels, or the sum or mean."""
     scores, loss, scratch = operand(step, 0), result(step), step.scratch()
     layout = _layout(scores.shape)
     labels = _Labels(step, layout, operand(step, 1), step.input(2), scratch, scores.dtype)

@@ -1,8 +1,8 @@
 """
 Matrix products: by a compiled kernel if the right operand is constant, else by BLAS.
 
-BLAS rearranges a right operand whenever it is called. The compiled kernel multiplies by columns
-that were rearranged once, when it was prepared.
+BLAS rearranges a right operand at every call. The compiled kernel multiplies by columns that were
+rearranged once, at preparation.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _COLUMNS = 8
 
 @heavy_kernel("MatMul", cut=PRODUCT)
 def matmul(step: Step) -> Run | None:
-    """Multiply matrices, or stacks of them; integers wrap around."""
+    """Multiply matrices, or stacks of matrices; integers wrap around."""
     a, b, output = operand(step, 0), operand(step, 1), result(step)
     if output.size == 0:
         return None
-    if a.size == 0:  # The sum of nothing.
+    if a.size == 0:  # An empty sum.
         return partial(output.fill, 0)
     if b.ndim == 2 and a.ndim > 2:  # One large product is faster than many small ones.
         a, output = a.reshape(-1, a.shape[-1]), output.reshape(-1, output.shape[-1])
@@ -47,7 +47,7 @@ def _packed_product(
     factor: float = 1.0,
     bias: np.ndarray | None = None,
 ) -> Run | None:
-    """Return the product of ``a`` and ``factor * b`` by the compiled kernel, if it can make it."""
+    """Return the product of ``a`` and ``factor * b`` by the compiled kernel, if possible."""
     is_fixed = step.signature.constant[1] is not None and is_enabled()
     if not is_fixed or b.ndim != 2 or not (_has_rows(a) and _has_rows(output)):
         return None
@@ -62,7 +62,7 @@ def _packed_product(
 
 
 def _has_rows(array: np.ndarray) -> bool:
-    """Whether an array consists of rows that the compiled kernel takes."""
+    """Return whether the compiled kernel takes an array's rows."""
     return (
         array.ndim == 2
         and array.dtype == _SINGLE
@@ -74,7 +74,7 @@ def _has_rows(array: np.ndarray) -> bool:
 
 
 def packed(matrix: np.ndarray, factor: float) -> np.ndarray:
-    """Return a matrix in the order in which the compiled kernel reads it."""
+    """Return a matrix in the compiled kernel's reading order."""
     packed = np.empty(packed_matrix(*matrix.shape), _SINGLE)
     if factor != 1.0:
         matrix = matrix * _SINGLE.type(factor)
@@ -85,7 +85,7 @@ def packed(matrix: np.ndarray, factor: float) -> np.ndarray:
 
 
 def _declare_gemm(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for a scaled copy of C if it can only be scaled at run time."""
+    """Ask for a scaled copy of C if the scale is known only at run time."""
     addend, factor = signature.input(2), signature.attributes.get("beta", 1.0)
     if addend is None or factor in (0.0, 1.0) or signature.constant[2] is not None:
         return []

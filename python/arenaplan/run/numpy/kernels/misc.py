@@ -1,4 +1,4 @@
-"""Operators that make their output from shapes and attributes, and rotary embedding."""
+"""Operators that make the output from shapes and attributes, and rotary embedding."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_b
 
 
 def _loaded(tensor: Any) -> np.ndarray:
-    """Return the data of an attribute, which importers may leave in its file."""
+    """Return an attribute's data, which importers may leave in the file."""
     return np.asarray(tensor.load() if hasattr(tensor, "load") else tensor)
 
 
 def _write(y: np.ndarray, value: Any) -> Run:
-    """Return a function that writes a fixed value on each run, since its memory is reused."""
+    """Return a function that writes a fixed value in each run, since the memory is reused."""
     data = np.array(value, dtype=y.dtype)
     return partial(np.copyto, y, data if data.ndim == 0 else data.reshape(y.shape))
 
@@ -62,7 +62,7 @@ def constant_of_shape(step: Step) -> Run | None:
 
 @kernel("Shape")
 def shape(step: Step) -> Run | None:
-    """Write the dimensions of the input."""
+    """Write the input's dimensions."""
     dims = operand(step, 0).shape
     return _write(
         result(step), dims[slice(step.attributes.get("start", 0), step.attributes.get("end"))]
@@ -71,7 +71,7 @@ def shape(step: Step) -> Run | None:
 
 @kernel("Size")
 def size(step: Step) -> Run | None:
-    """Write the number of elements of the input."""
+    """Write the number of elements in the input."""
     return _write(result(step), operand(step, 0).size)
 
 
@@ -116,15 +116,15 @@ def range_(step: Step) -> Run | None:
 
 
 class _Heads(NamedTuple):
-    """Sizes of a rotary embedding."""
+    """Sizes in a rotary embedding."""
 
     batch: int
     length: int
     heads: int
     width: int
-    """Elements of a head."""
+    """Elements per head."""
     rotated: int
-    """Leading elements of each head that are rotated, in pairs."""
+    """Leading elements in each head that are rotated, in pairs."""
 
     @classmethod
     def of(cls, signature: Signature) -> _Heads:
@@ -171,7 +171,7 @@ def _declare_rotation(signature: Signature) -> list[list[Choice]]:
 
 @kernel("RotaryEmbedding", workspace=_declare_rotation)
 def rotary_embedding(step: Step) -> Run | None:
-    """Turn pairs of elements by angles that depend on their position, also in place."""
+    """Turn element pairs by angles that depend on the position, also in place."""
     sizes, y = _Heads.of(step.signature), result(step)
     if y.size == 0:
         return None
@@ -204,7 +204,7 @@ def rotary_embedding(step: Step) -> Run | None:
 def _look_up(
     step: Step, positions: np.ndarray, tables: list[np.ndarray], rows: list[np.ndarray]
 ) -> None:
-    """Fetch the angles of each position."""
+    """Fetch the angles for each position."""
     for table, row in zip(tables, rows, strict=True):
         check_indices(step, positions, len(table))
         np.take(table, positions, axis=0, out=row, mode="wrap")

@@ -1,4 +1,4 @@
-"""Counts of short sequences in rows of numbers."""
+"""Counts of short sequences in number rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arenaplan.run.numpy.registry import Run, Step, kernel
 
 
 def _pool(attributes: Mapping[str, Any]) -> dict[tuple[int, ...], int]:
-    """Return the columns of the sequences that are counted, in the order of the pool."""
+    """Return the columns for the counted sequences, in pool order."""
     pool = attributes["pool_int64s"]
     counts, columns = [*attributes["ngram_counts"], len(pool)], iter(attributes["ngram_indexes"])
     shortest, longest = attributes["min_gram_length"], attributes["max_gram_length"]
@@ -28,7 +28,7 @@ def _pool(attributes: Mapping[str, Any]) -> dict[tuple[int, ...], int]:
 
 
 def _sequences(row: list[int], attributes: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
-    """Yield the sequences of a row; single numbers only once, whatever is skipped."""
+    """Yield the sequences in a row; single numbers only once, for any skips."""
     shortest = attributes["min_gram_length"]
     for distance in range(1, attributes["max_skip_count"] + 2):
         for length in range(shortest, attributes["max_gram_length"] + 1):
@@ -40,7 +40,7 @@ def _sequences(row: list[int], attributes: Mapping[str, Any]) -> Iterator[tuple[
 
 @kernel("TfIdfVectorizer", since=9)
 def tf_idf_vectorizer(step: Step) -> Run | None:
-    """Write how often each sequence of a pool is in each row, or what that weighs."""
+    """Write how often each pool sequence is in each row, or the weighted count."""
     x, y, attributes = operand(step, 0), result(step), step.attributes
     if "pool_int64s" not in attributes:
         raise UnsupportedDtype(f"node {step.signature.name!r} (TfIdfVectorizer) counts strings")
@@ -49,7 +49,7 @@ def tf_idf_vectorizer(step: Step) -> Run | None:
         raise invalid(step, f"mode is {mode!r}")
     columns = _pool(attributes)
     weights = np.ones(y.shape[-1], y.dtype)
-    if attributes.get("weights"):  # One for each sequence of the pool.
+    if attributes.get("weights"):  # One weight for each pool sequence.
         weights[list(attributes["ngram_indexes"])] = attributes["weights"]
     width = x.shape[-1] if x.ndim else 1
 

@@ -48,7 +48,7 @@ _BLOCK = 1 << 16
 
 
 def _declare_batch(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for a scale and a shift per channel if they are only known at run time."""
+    """Ask for a scale and a shift per channel if known only at run time."""
     source, trains = signature.input(0), signature.attributes.get("training_mode", 0)
     if source is None or (all(signature.constant[1:5]) and not trains):
         return []
@@ -89,7 +89,7 @@ def batch_normalization(step: Step) -> Run | None:
 
 
 def _train(step: Step) -> Run | None:
-    """Normalize by the statistics of this run, and mix these into those of earlier ones."""
+    """Normalize by this run's statistics, and mix the statistics into those of earlier runs."""
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
@@ -136,7 +136,7 @@ def channel_affine(step: Step) -> Run | None:
 def _scaled_and_shifted(
     source: np.ndarray, output: np.ndarray, scale: np.ndarray, shift: np.ndarray
 ) -> Iterator[Run]:
-    """Yield functions that scale and shift some channels at a time, while they are in cache."""
+    """Yield functions that scale and shift some channels at a time, while in cache."""
     channels = len(scale)
     column = (channels, *(1 for _ in source.shape[2:]))
     scale, shift = scale.reshape(column), shift.reshape(column)
@@ -204,7 +204,7 @@ class _Rows:
 
     @classmethod
     def bytes(cls, count: int, length: int, dtype: np.dtype) -> int:
-        """Return the workspace that two values per row of a block take."""
+        """Return the workspace for two values per row in a block."""
         return 2 * scratch_bytes((cls.block(count, length),), dtype)
 
     def cuts(self) -> Iterator[slice]:
@@ -229,7 +229,7 @@ class _Rows:
 
 
 def _row_shape(signature: Signature) -> tuple[int, int] | None:
-    """Return the number and length of the rows that a node normalizes."""
+    """Return number and length of the rows that a node normalizes."""
     source = signature.input(0)
     if source is None or 0 in source.shape or not source.shape:
         return None
@@ -243,7 +243,7 @@ def _row_shape(signature: Signature) -> tuple[int, int] | None:
 
 
 def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for two values per row of a block."""
+    """Ask for two values per row in a block."""
     source, shape = signature.input(0), _row_shape(signature)
     if source is None or shape is None:
         return []
@@ -252,13 +252,13 @@ def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows, cut=ROWS)
 def layer_normalization(step: Step) -> Run | None:
-    """Normalize the elements behind an axis, then scale and shift them."""
+    """Normalize the elements behind an axis, then scale and shift."""
     return _trailing_normalization(step, centered=True)
 
 
 @heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows, cut=ROWS)
 def rms_normalization(step: Step) -> Run | None:
-    """Divide the elements behind an axis by their root mean square, then scale them."""
+    """Divide the elements behind an axis by the root mean square, then scale."""
     return _trailing_normalization(step, centered=False)
 
 
@@ -297,7 +297,7 @@ def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
 
 
 def _is_compiled(signature: Signature) -> bool:
-    """Whether rows of single precision are normalized, and no statistics are wanted."""
+    """Return whether rows in single precision are normalized, and no statistics are wanted."""
     source, shape = signature.input(0), _row_shape(signature)
     if source is None or shape is None or source.dtype != np.float32 or not is_enabled():
         return False
@@ -309,7 +309,7 @@ def _is_compiled(signature: Signature) -> bool:
 
 @compiled_kernel("LayerNormalization", "RMSNormalization", when=_is_compiled)
 def compiled_normalization(step: Step) -> Run | None:
-    """Normalize the elements behind an axis, then scale and shift them."""
+    """Normalize the elements behind an axis, then scale and shift."""
     source, output = operand(step, 0), result(step)
     normalized_axis(step, step.attributes.get("axis", -1), source.ndim)
     shape = _row_shape(step.signature)
@@ -326,7 +326,7 @@ def compiled_normalization(step: Step) -> Run | None:
 
 @heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows, cut=SCALED_PLANES)
 def instance_normalization(step: Step) -> Run | None:
-    """Normalize every channel of every image, then scale and shift it."""
+    """Normalize every channel in every image, then scale and shift."""
     shape = _row_shape(step.signature)
     if shape is None:
         return None
@@ -335,7 +335,7 @@ def instance_normalization(step: Step) -> Run | None:
 
 @heavy_kernel("GroupNormalization", since=18, workspace=_declare_rows)
 def group_normalization(step: Step) -> Run | None:
-    """Normalize groups of channels of every image, then scale and shift them."""
+    """Normalize channel groups in every image, then scale and shift."""
     shape, source = _row_shape(step.signature), operand(step, 0)
     groups = step.attributes.get("num_groups", 0)
     if groups < 1 or source.shape[1] % groups:
@@ -365,12 +365,12 @@ def _plane_normalization(step: Step, shape: tuple[int, int], *, per_channel: boo
 # -- over channels ------------------------------------------------------------------------
 
 _LRN_BLOCKS = (1 << 16, 1 << 18)
-"""Workspace sizes to offer, in bytes, if they are worth saving."""
+"""Workspace sizes to offer, in bytes, if worth saving."""
 
 
 def _lrn_pixels(shape: Sequence[int], limit: int, item: int) -> int:
     """Return of how many pixels sums and squares fit ``limit`` bytes, at least one."""
-    half = limit // 128 * 64  # Each of the two is rounded up to so many bytes.
+    half = limit // 128 * 64  # Each half is rounded up to so many bytes.
     return max(1, min(prod(shape[2:]), half // (shape[1] * item)))
 
 
@@ -393,10 +393,10 @@ def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
 @heavy_kernel("LRN", workspace=_declare_lrn, cut=NEIGHBORS)
 def lrn(step: Step) -> Run | None:
     """
-    Divide by a power of the mean square of neighboring channels.
+    Divide by a power of the mean square over neighboring channels.
 
-    Some pixels of all channels at a time: they need no others. A part of the result has fewer
-    channels than the input, of which it needs the neighbors, too.
+    Some pixels in all channels at a time: pixels need no others. A part of the result has fewer
+    channels than the input, since the neighbors are needed, too.
     """
     source, output = operand(step, 0), result(step)
     if output.size == 0:

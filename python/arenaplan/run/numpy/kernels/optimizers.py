@@ -1,4 +1,4 @@
-"""Steps of optimizers (domain ``ai.onnx.preview.training``): new parameters and statistics."""
+"""Optimizer steps (domain ``ai.onnx.preview.training``): new parameters and statistics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _BLOCK = 1 << 12
 """Elements that a step is made for at a time."""
 
 Update: TypeAlias = Callable[[float, int, list[np.ndarray], list[np.ndarray], Any, Any], None]
-"""Called with rate, count of earlier steps, inputs, outputs, the regularized gradient, and an array
-of its size."""
+"""Called with rate, number of earlier steps, inputs, outputs, the regularized gradient, and an
+array with the gradient's size.
+"""
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
@@ -60,7 +61,7 @@ def _stepped(step: Step, statistics: int, update: Update) -> Run | None:
 
 @kernel("Adagrad", domain=_DOMAIN, workspace=_declare)
 def adagrad(step: Step) -> Run | None:
-    """Divide by the root of the sum of all squared gradients."""
+    """Divide by the root of the sum over all squared gradients."""
     decay, epsilon = (step.attributes.get(name, 0.0) for name in ("decay_factor", "epsilon"))
 
     def update(rate: float, earlier: int, x: Any, made: Any, gradient: Any, room: Any) -> None:
@@ -100,7 +101,7 @@ def momentum(step: Step) -> Run | None:
 
 @kernel("Adam", domain=_DOMAIN, workspace=_declare)
 def adam(step: Step) -> Run | None:
-    """Divide averages of gradients by the roots of averages of their squares."""
+    """Divide averaged gradients by the roots of averaged squares."""
     alpha, beta = step.attributes.get("alpha", 0.9), step.attributes.get("beta", 0.999)
     epsilon = step.attributes.get("epsilon", 0.0)
     after = 1.0 - step.attributes.get("norm_coefficient_post", 0.0)

@@ -1,8 +1,7 @@
 """
-Weights of a few bits, several in a byte, with a scale and a zero point per block of elements.
+Packed weights with a few bits each, with a scale and a zero point per element block.
 
-They stay as they are stored: a product widens some of its columns at a time, a table the rows that
-are read.
+Weights stay packed: a product widens some columns at a time, a table the rows that are read.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import MICROSOFT, Run, Signature, Step, scratch_bytes
 
 _TILES = (1 << 13, 1 << 15, 1 << 17, 1 << 19)
-"""Bytes of columns that are widened at a time."""
+"""Bytes in columns that are widened at a time."""
 _LEAST = 2.0**-100
-"""Stands for the largest element of a block of zeros, so that its reciprocal is finite."""
+"""Stands for the largest element in a block of zeros, so that the reciprocal is finite."""
 _CALLS, _WIDENING, _FLOPS = 1.5e4, 1.5, 20.0
 """Nanoseconds that the calls for one tile take, and a weight; operations per nanosecond."""
 
@@ -52,7 +51,7 @@ def unpacking(
 
 
 def unpacked(packed: np.ndarray, bits: int, count: int, dtype: np.dtype) -> np.ndarray:
-    """Return the first elements of each row of bytes as numbers."""
+    """Return the first elements in each byte row as numbers."""
     numbers = np.empty((*packed.shape[:-1], packed.shape[-1] * 8 // bits), dtype)
     for run in unpacking(packed, bits, np.empty_like(packed), numbers):
         run()
@@ -73,14 +72,14 @@ def _zero_points(step: Step, shape: Sequence[int], bits: int, dtype: np.dtype) -
 
 
 def _columns(signature: Signature) -> tuple[int, int, int, int]:
-    """Return the number of columns, of blocks in each, of elements in each, and of their bits."""
+    """Return the number of columns, of blocks per column, of elements per block, and of bits."""
     attributes = signature.attributes
     inner, length = attributes["K"], attributes.get("block_size", 128)
     return attributes["N"], -(-inner // length), length, attributes.get("bits", 4)
 
 
 def _tile_bytes(signature: Signature, columns: int) -> int:
-    """Return the workspace of a tile."""
+    """Return the workspace for a tile."""
     _, blocks, length, bits = _columns(signature)
     numbers, dtype = (columns, blocks * length), np.float32
     turned = 2 * scratch_bytes(numbers, dtype) if signature.input(4) is not None else 0
@@ -95,10 +94,10 @@ def _tile_bytes(signature: Signature, columns: int) -> int:
 
 def _rounded_shapes(signature: Signature) -> Sequence[tuple[int, ...]]:
     """
-    Return the shapes of operand 0 in blocks and of their largest elements, if it is rounded.
+    Return the shapes of operand 0 in blocks and of the blocks' largest elements, if rounded.
 
-    With accuracy level 4, ONNX Runtime multiplies integers of 8 bits: each block of operand 0 is
-    rounded to multiples of a 127th of its largest element.
+    With accuracy level 4, ONNX Runtime multiplies 8-bit integers: each block of operand 0 is
+    rounded to multiples of a 127th of the block's largest element.
     """
     _, blocks, length, bits = _columns(signature)
     output = signature.outputs[0]
@@ -110,7 +109,7 @@ def _rounded_shapes(signature: Signature) -> Sequence[tuple[int, ...]]:
 
 
 def _round(a: np.ndarray, parts: np.ndarray, most: np.ndarray, least: np.ndarray) -> None:
-    """Write an array in blocks, rounded to 8 bits of each."""
+    """Write an array in blocks, each rounded to 8 bits."""
     flat = parts.reshape(len(a), -1)
     np.copyto(flat[:, : a.shape[1]], a)
     flat[:, a.shape[1] :].fill(0)
@@ -193,7 +192,7 @@ def matmul_nbits(step: Step) -> Run | None:
 
 
 def _rows(signature: Signature) -> tuple[int, int, int, int]:
-    """Return both axes, the length of blocks and the bits of an element."""
+    """Return both axes, the block length and the bits per element."""
     attributes, data = signature.attributes, signature.inputs[0]
     rank = 0 if data is None else len(data.shape)
     axes = attributes.get("gather_axis", 0), attributes.get("quantize_axis", 1)
@@ -218,7 +217,7 @@ def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("GatherBlockQuantized", domain=MICROSOFT, workspace=_declare_rows)
 def gather_block_quantized(step: Step) -> Run | None:
-    """Select rows of a table of blocks, and widen them."""
+    """Select rows from a block table, and widen the rows."""
     data, indices, scales, y = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
     if y.size == 0:
         return None
@@ -259,7 +258,7 @@ def gather_block_quantized(step: Step) -> Run | None:
 def _blocks(
     y: np.ndarray, scale: np.ndarray, zero: np.ndarray, axis: int, length: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield parts of an array in whole blocks, and the rest, with their scales and zero points."""
+    """Yield array parts in whole blocks, and the rest, with scales and zero points."""
     lead = (slice(None),) * axis
     whole = y.shape[axis] // length
     for first, count, size in ((0, whole, length), (whole, 1, y.shape[axis] - whole * length)):

@@ -1,10 +1,9 @@
 """
-Common parts of kernels: their operands, copies into place, and work done block by block.
+Common parts of kernels: operands, copies into place, and blockwise work.
 
-Three things make a kernel more than a call of NumPy. Its output may be the very
-memory of an input (``out=`` then works only on equal element types), scratch
-memory is small and planned, and operands that were attributes once (axes, pads,
-sizes) are known at preparation or only at run time.
+Three things make a kernel more than a NumPy call. The output may be an input's memory (``out=``
+then works only on equal element types), scratch memory is small and planned, and operands that once
+were attributes (axes, pads, sizes) are known at preparation or only at run time.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _BLOCK_COST = 7000
 _NEGLIGIBLE = 25
 """Operands are so many times as large as scratch memory that is not worth saving."""
 HIDDEN_COPY = 1 << 14
-"""Elements that NumPy may copy behind our back when it converts in place."""
+"""Elements that NumPy may copy internally when converting in place."""
 
 
 # -- operands ------------------------------------------------------------------
 
 
 def operand(step: Step, position: int) -> np.ndarray:
-    """Return the array of a required input."""
+    """Return a required input's array."""
     array = step.input(position)
     if array is None:
         raise _missing(step, f"input {position}")
@@ -42,7 +41,7 @@ def operand(step: Step, position: int) -> np.ndarray:
 
 
 def result(step: Step, position: int = 0) -> np.ndarray:
-    """Return the array of a required output."""
+    """Return a required output's array."""
     array = step.output(position)
     if array is None:
         raise _missing(step, f"output {position}")
@@ -50,7 +49,7 @@ def result(step: Step, position: int = 0) -> np.ndarray:
 
 
 def present(step: Step) -> list[np.ndarray]:
-    """Return the arrays of the inputs that are there."""
+    """Return the arrays of the present inputs."""
     return [array for array in step.inputs if array is not None]
 
 
@@ -65,9 +64,9 @@ def invalid(step: Step, problem: str) -> InvalidAttribute:
 
 def numbers(step: Step, name: str, position: int) -> list[Any] | None:
     """
-    Return a list that is an attribute in old operator sets and an input in newer ones.
+    Return a list that is an attribute in old operator sets and an input in newer sets.
 
-    ``None`` means that it was left out. Inputs are read now: see :func:`when_known`.
+    ``None`` means an omitted list. Inputs are read now: see :func:`when_known`.
     """
     array = step.input(position)
     if array is not None:
@@ -103,9 +102,9 @@ def normalized_axis(step: Step, axis: int, rank: int) -> int:
 
 def check_shape(step: Step, shape: Sequence[int], position: int = 0) -> None:
     """
-    Raise unless operands of a run ask for the shape that an output was planned with.
+    Raise unless a run's operands ask for the output's planned shape.
 
-    A model may declare the shape of a result that depends on data.
+    A model may declare a shape for a result that depends on data.
     """
     planned = result(step, position).shape
     if tuple(shape) != planned:
@@ -119,7 +118,7 @@ def negligible(signature: Signature) -> int:
     """
     Return how many bytes of scratch memory are not worth saving.
 
-    They raise the peak by little, compared to the operands that make it.
+    Such bytes raise the peak by little, compared to the operands at the peak.
     """
     operands = (signature.inputs[0], signature.outputs[0])
     total = sum(tensor.bytes for tensor in operands if tensor is not None)
@@ -135,7 +134,7 @@ def address(array: np.ndarray) -> int:
 
 
 def in_sequence(*work: Run | None) -> Run | None:
-    """Return one function that does all of ``work`` in turn."""
+    """Return one function that does all ``work`` in turn."""
     todo = [run for run in work if run is not None]
     if len(todo) < 2:
         return todo[0] if todo else None
@@ -180,9 +179,9 @@ def select(
 
 def saturate(real: np.ndarray, y: np.ndarray) -> None:
     """
-    Write rounded numbers, which are changed, to integers: the nearest that there are.
+    Write rounded numbers, which are changed, to integers: the nearest representable integers.
 
-    What is no number becomes the least integer, as in compiled chains and in ONNX Runtime.
+    NaN becomes the least integer, as in compiled chains and in ONNX Runtime.
     """
     limits = np.iinfo(y.dtype)
     np.fmax(real, limits.min, out=real)
@@ -195,16 +194,17 @@ def saturate(real: np.ndarray, y: np.ndarray) -> None:
 
 class Blocks:
     """
-    Scratch arrays for elementwise work on one block of the output at a time.
+    Scratch arrays for elementwise work on one output block at a time.
 
     Parameters
     ----------
     dtypes : str or None
-        Element type of each array; ``None`` for the one of the node's first output.
+        Element type of each array; ``None`` for the type of the node's first output.
     when : callable, optional
-        Whether a node needs them at all; the default is that all do.
+        Whether a node needs the arrays at all; by default all nodes do.
     is_wide : bool, default False
-        Whether they are several times as wide as the output, so that smaller blocks are offered.
+        Whether the arrays are several times as wide as the output, so that smaller blocks are
+        offered.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Blocks:
         self._shifts = (0, 2, 4, 6) if is_wide else (0, 2, 4)
 
     def declare(self, signature: Signature) -> list[list[Choice]]:
-        """Return the workspace of a node: whole blocks, or smaller ones at a price."""
+        """Return a node's workspace: whole blocks, or smaller blocks at a price."""
         output = signature.outputs[0]
         if output is None or prod(output.shape) == 0 or not self._when(signature):
             return []
@@ -238,11 +238,11 @@ class Blocks:
         ]
 
     def arrays(self, step: Step) -> list[np.ndarray]:
-        """Return the arrays, all of the same length, that the planned workspace holds."""
+        """Return the arrays, all with the same length, in the planned workspace."""
         if result(step).size == 0:
             return []
         types = [np.dtype(name or result(step).dtype) for name in self._dtypes]
-        # Arrays start at multiples of 64 bytes, and a block of 64 elements ends at one.
+        # Arrays start at multiples of 64 bytes, and so does the end of a block with 64 elements.
         available = step.workspaces[0].nbytes
         length = available // sum(dtype.itemsize for dtype in types)
         if length < result(step).size:
@@ -259,12 +259,12 @@ def blockwise(
     scratch: Sequence[np.ndarray] = (),
 ) -> Run | None:
     """
-    Return a function that runs an elementwise function over all of the output.
+    Return a function that runs an elementwise function over the whole output.
 
-    ``body(*inputs, output, *scratch)`` gets arrays of one shape, or of shapes that
-    broadcast to the output's. It is called once, unless scratch arrays are shorter
-    than the output, or the output takes over the memory of an input of another type:
-    NumPy would copy such an operand as a whole, blocks of the right size need not.
+    ``body(*inputs, output, *scratch)`` gets arrays with one shape, or with shapes that broadcast to
+    the output's. There is a single call, unless scratch arrays are shorter than the output, or the
+    output takes over the memory of an input with another type: NumPy would copy such an operand as
+    a whole, while blocks with the right size need no copy.
     """
     if output.size == 0:
         return None
@@ -294,7 +294,7 @@ def blockwise(
 def _block_rule(
     operands: Sequence[np.ndarray], output: np.ndarray, scratch: Sequence[np.ndarray]
 ) -> tuple[int, int]:
-    """Return the most elements of a block, and how many times its start its end may be."""
+    """Return the most elements in a block, and the largest ratio of a block's end to its start."""
     limit = min((s.size for s in scratch), default=output.size)
     growth = 0
     for a in operands:
@@ -305,12 +305,11 @@ def _block_rule(
 
 def _spans(output: np.ndarray, limit: int, growth: int) -> Iterator[tuple[int, int]]:
     """
-    Yield ranges of elements, in memory order.
+    Yield element ranges, in memory order.
 
-    With ``growth`` *g*, the output's elements are *g* times smaller than those of the
-    input whose memory it takes over. Output elements ``[n, g·n)`` then lie where the
-    input's first *n* elements were, which no longer matter, and clear of those they
-    are computed from.
+    With ``growth`` *g*, the output's elements are *g* times smaller than the elements of the input
+    whose memory is taken over. Output elements ``[n, g·n)`` then lie where the input's first *n*
+    elements were, which no longer matter, and clear of the elements they are computed from.
     """
     inner = prod(output.shape[1:])
     if inner < limit:
@@ -326,7 +325,7 @@ def _spans(output: np.ndarray, limit: int, growth: int) -> Iterator[tuple[int, i
 
 
 def boxes(shape: Sequence[int], start: int, stop: int) -> Iterator[tuple[slice, ...]]:
-    """Yield slices that together select elements ``[start, stop)`` of a C-ordered array."""
+    """Yield slices that together select elements ``[start, stop)`` in a C-ordered array."""
     inner = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
     while start < stop:
         axis = next(k for k, size in enumerate(inner) if start % size == 0 and start + size <= stop)
@@ -346,7 +345,7 @@ def _cut(
     scratch: Sequence[np.ndarray],
     box: tuple[slice, ...],
 ) -> list[np.ndarray]:
-    """Return the part of every array that belongs to ``box`` of the output."""
+    """Return for every array the part that belongs to the output's ``box``."""
     piece = output[box]
     parts = [a if a.ndim == 0 else np.broadcast_to(a, output.shape)[box] for a in operands]
     return [*parts, piece, *(s[: piece.size].reshape(piece.shape) for s in scratch)]

@@ -1,10 +1,10 @@
 """
-Pooling: the largest, the mean or a norm of every window.
+Pooling: the largest element, the mean or a norm under every window.
 
-A window of k elements is k - 1 calls on whole images: the image is combined with
-itself, shifted by one position, then by two. That computes every position at
-stride one, and across the ends of rows, of which only the wanted ones are copied
-out; contiguous work is so much faster than strided work that it pays.
+A window with k elements is k - 1 calls on whole images: the image is combined with itself, shifted
+by one position, then by two. These calls compute every position at stride one, also across row
+ends, and only the wanted positions are copied out. Contiguous work is so much faster than strided
+work that the surplus pays.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _BLOCKS = (1 << 18, 1 << 17, 0)
 
 
 class Reduction(NamedTuple):
-    """The combination of the elements of a window."""
+    """The combination of the elements under a window."""
 
     combine: Callable[..., Any]
     identity: Callable[[np.dtype[Any]], Any]
-    """Content of padding that changes no result."""
+    """Padding content that changes no result."""
 
 
 def _lowest(dtype: np.dtype[Any]) -> Any:
@@ -72,13 +72,13 @@ def _trimmed(signature: Signature) -> list[Axis]:
 
 
 class _Block(NamedTuple):
-    """Scratch arrays for some planes of the input."""
+    """Scratch arrays for some input planes."""
 
     planes: int
     shape: tuple[int, ...]
     """Shape of one padded plane."""
     arrays: int
-    """Number of arrays of that shape."""
+    """Number of arrays with that shape."""
 
     def bytes(self, item: int) -> int:
         size = -(-self.planes * prod(self.shape) * item // 64) * 64
@@ -94,7 +94,7 @@ def _block(axes: Sequence[Axis], planes: int) -> _Block:
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Offer blocks of several planes, one plane, and no workspace at all."""
+    """Offer blocks with several planes, a single plane, and no workspace at all."""
     source, output = signature.input(0), signature.outputs[0]
     if source is None or output is None or 0 in output.shape or _wants_positions(signature):
         return []
@@ -115,14 +115,14 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 
 def _planes(axes: Sequence[Axis], total: int, limit: int, item: int) -> int:
-    """Return how many planes a block of ``limit`` bytes holds, at least one."""
+    """Return how many planes fit a block with ``limit`` bytes, at least 1."""
     return max(1, min(total, limit // max(_block(axes, 1).bytes(item), 1)))
 
 
 def _slide(
     step: Step, axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
 ) -> Iterator[Run]:
-    """Yield functions that reduce every window of ``source`` into ``target``."""
+    """Yield functions that reduce every window in ``source`` into ``target``."""
     shape = (prod(source.shape[:2]),)
     source = source.reshape(*shape, *source.shape[2:])
     target = target.reshape(*shape, *target.shape[2:])
@@ -155,10 +155,10 @@ def _by_shifts(
     arrays: Sequence[np.ndarray],
     target: np.ndarray,
 ) -> Iterator[Run]:
-    """Yield functions that combine whole images with themselves, shifted."""
+    """Yield functions that combine whole images with shifted copies."""
     current = images
     if padded is not None:
-        # Between the axes this memory holds results, so its border has changed.
+        # Between the axes this memory holds results, so the border has changed.
         yield partial(padded.fill, reduction.identity(images.dtype))
         interior = tuple(slice(axis.before, axis.before + axis.size) for axis in axes)
         yield partial(np.copyto, padded[(slice(None), *interior)], images)
@@ -176,7 +176,7 @@ def _by_shifts(
         if current.flags.c_contiguous:
             flat, target_part = current.reshape(-1), into[:reach]
             taps = [flat[tap * shift :][:reach] for tap in range(axis.kernel)]
-        else:  # Rows of larger images are no run of elements.
+        else:  # Rows in larger images are not contiguous.
             count = shape[dim] - (axis.kernel - 1) * axis.dilation
             target_part = array[_along(dim, 0, count)]
             starts = range(0, axis.kernel * axis.dilation, axis.dilation)
@@ -192,14 +192,14 @@ def _by_shifts(
 
 
 def _along(dim: int, start: int, count: int) -> tuple[slice, ...]:
-    """Return some indices of one dimension, and all of those before."""
+    """Return some indices along one dimension, and all indices before."""
     return (*(slice(None) for _ in range(dim)), slice(start, start + count))
 
 
 def _by_taps(
     axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
 ) -> Iterator[Run]:
-    """Yield functions that combine one element of all windows after another, without workspace."""
+    """Yield functions that combine one window element after another, without workspace."""
     yield partial(target.fill, reduction.identity(source.dtype))
     for tap in product(*(range(axis.kernel) for axis in axes)):
         where, what = _tap(axes, tap)
@@ -209,7 +209,7 @@ def _by_taps(
 
 
 def _tap(axes: Sequence[Axis], tap: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return which windows have an element ``tap`` inside the image, and which it is."""
+    """Return the windows whose element ``tap`` is inside the image, and that element."""
     spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
     if any(first >= stop for first, stop in spans):
         nothing = slice(0, 0)
@@ -239,7 +239,7 @@ def _declare_max(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("MaxPool", workspace=_declare_max, cut=POOL)
 def max_pool(step: Step) -> Run | None:
-    """Take the largest element of every window."""
+    """Take the largest element under every window."""
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
@@ -278,7 +278,7 @@ def _max_with_positions(
             offset = np.int64(sum(t * axis.dilation * stride for t, axis, stride in steps))
             piece, candidate = best[plane][to], images[plane][what]
             yield partial(np.greater, candidate, piece, larger[to])
-            # The first element inside the image counts even if it is the lowest number.
+            # The first element inside the image counts even if the element is the lowest number.
             yield partial(np.less, index[plane][to], 0, unset[to])
             yield partial(np.logical_or, larger[to], unset[to], larger[to])
             yield partial(np.copyto, piece, candidate, where=larger[to])
@@ -288,7 +288,7 @@ def _max_with_positions(
 
 @heavy_kernel("GlobalMaxPool", cut=PLANES)
 def global_max_pool(step: Step) -> Run | None:
-    """Take the largest element of every channel."""
+    """Take the largest element in every channel."""
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
@@ -299,11 +299,11 @@ def global_max_pool(step: Step) -> Run | None:
 # -- compiled -----------------------------------------------------------------------------
 
 _LONGEST_COMPILED = 1 << 20
-"""Most rows or columns of a window, of its step, and of padding: the kernel counts in 32 bits."""
+"""Most rows or columns in a window, a stride, and a padding: the kernel counts in 32 bits."""
 
 
 def _is_compiled(signature: Signature) -> bool:
-    """Whether windows slide over lines or images of single precision."""
+    """Return whether windows slide over lines or images in single precision."""
     source, output = signature.input(0), signature.outputs[0]
     if source is None or output is None or source.dtype != np.float32 or not is_enabled():
         return False
@@ -319,14 +319,14 @@ def _is_compiled(signature: Signature) -> bool:
 
 
 def _declare_compiled(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for a row of the image."""
+    """Ask for an image row."""
     source = signature.input(0)
     return [] if source is None else [[Choice(scratch_bytes(source.shape[-1:]), 1.0)]]
 
 
 @compiled_kernel("MaxPool", "AveragePool", when=_is_compiled, workspace=_declare_compiled)
 def compiled_pool(step: Step) -> Run | None:
-    """Take the largest element, or the mean, of every window."""
+    """Take the largest element, or the mean, under every window."""
     source, output = operand(step, 0), result(step)
     axes = pool_axes(step.signature)
     counts = None
@@ -356,7 +356,7 @@ def _is_single(axes: Sequence[Axis]) -> bool:
 
 @heavy_kernel("AveragePool", workspace=_declare_average, cut=POOL)
 def average_pool(step: Step) -> Run | None:
-    """Take the mean of every window."""
+    """Take the mean under every window."""
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
@@ -380,9 +380,9 @@ def average_pool(step: Step) -> Run | None:
 @kernel("AveragePool", domain=INTERNAL, cut=POOL)
 def average_in_order(step: Step) -> Run | None:
     """
-    Take the mean of every window: its elements are added in memory order, then divided.
+    Take the mean under every window: elements are added in memory order, then divided.
 
-    Padding that is counted is counted everywhere, also beyond what ``pads`` declares.
+    Counted padding counts everywhere, also beyond the declared ``pads``.
     """
     source, output = operand(step, 0), result(step)
     if output.size == 0:
@@ -412,7 +412,7 @@ def _counts(axis: Axis, include_padding: bool) -> list[int]:
 
 @heavy_kernel("GlobalAveragePool", cut=PLANES)
 def global_average_pool(step: Step) -> Run | None:
-    """Take the mean of every channel."""
+    """Take the mean over every channel."""
     source, output = operand(step, 0), result(step)
     return _plane_means(source, output) if output.size else None
 
@@ -438,7 +438,7 @@ def _declare_norm(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("LpPool", workspace=_declare_norm, cut=POOL)
 def lp_pool(step: Step) -> Run | None:
-    """Take the p-norm of every window."""
+    """Take the p-norm under every window."""
 
     def sums(powers: np.ndarray, output: np.ndarray) -> Iterator[Run]:
         rest = Step(step.signature, (powers,), (output,), step.workspaces[1:])
@@ -449,7 +449,7 @@ def lp_pool(step: Step) -> Run | None:
 
 @heavy_kernel("GlobalLpPool", workspace=_declare_powers, cut=PLANES)
 def global_lp_pool(step: Step) -> Run | None:
-    """Take the p-norm of every channel."""
+    """Take the p-norm over every channel."""
 
     def sums(powers: np.ndarray, output: np.ndarray) -> Iterator[Run]:
         planes = powers.reshape(prod(powers.shape[:2]), -1)
@@ -459,7 +459,7 @@ def global_lp_pool(step: Step) -> Run | None:
 
 
 def _norm(step: Step, sums: Callable[[np.ndarray, np.ndarray], Iterator[Run]]) -> Run | None:
-    """Return a function that takes roots of sums of powers."""
+    """Return a function that takes roots of power sums."""
     source, output = operand(step, 0), result(step)
     if output.size == 0:
         return None

@@ -1,10 +1,10 @@
 """
-Elementwise operators and pools on small integers, as ONNX Runtime's quantizer writes them.
+Elementwise operators and pools on small integers, as written by ONNX Runtime's quantizer.
 
-Operands are integers with a scale and a zero point each. The formulas, and the order in which they
-round, are those of ONNX Runtime's kernels for x86-64 (MLAS), so that results are equal bit for bit.
-Where those kernels multiply and add without rounding in between (fused multiply-add), products are
-made in double precision: the product of an 8-bit integer and a single-precision number is exact.
+Operands are integers with a scale and a zero point each. The formulas, and the rounding order, are
+those of ONNX Runtime's kernels for x86-64 (MLAS), so that results are equal bit for bit. Where
+those kernels multiply and add without rounding in between (fused multiply-add), products are made
+in double precision: the product of an 8-bit integer and a single-precision number is exact.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _REAL = Blocks("float32", is_wide=True)
 _PAIR = Blocks("float32", "float32", is_wide=True)
 _SINGLE = np.float32
 _CODES = 256
-"""Different values of an 8-bit integer."""
+"""Number of different 8-bit integers."""
 
 
 def number(step: Step, position: int) -> np.float32:
-    """Return a scale or a zero point, which is a single number; 0 if it is left out."""
+    """Return a scale or a zero point, which is a single number; 0 if omitted."""
     array = step.input(position)
     if array is None:
         return _SINGLE(0)
@@ -97,7 +97,7 @@ def qlinear_mul(step: Step) -> Run | None:
     def multiply(
         a: np.ndarray, b: np.ndarray, output: np.ndarray, real: np.ndarray, other: np.ndarray
     ) -> None:
-        # Products of 9 bits are exact in single precision.
+        # 9-bit products are exact in single precision.
         np.subtract(a, number(step, 2), out=real, dtype=np.float32)
         np.subtract(b, number(step, 5), out=other, dtype=np.float32)
         np.multiply(real, other, out=real)
@@ -191,7 +191,7 @@ def _requantized(
 
 
 def _softmax_scratch(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for the exponentials of a row, and their sums."""
+    """Ask for a row's exponentials and sums."""
     output = signature.outputs[0]
     if output is None or 0 in output.shape:
         return []
@@ -201,7 +201,7 @@ def _softmax_scratch(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 
 def _softmax_axis(signature: Signature, rank: int) -> int:
-    """Return the first axis of a row; from version 13 of the standard on it is the only one."""
+    """Return the first axis of a row; from standard version 13 on, the row has a single axis."""
     old = signature.attributes.get("opset", 13) < 13
     # ONNX Runtime takes the last dimension by default, also where the standard took the second.
     axis = int(signature.attributes.get("axis", -1)) % max(rank, 1)
@@ -214,7 +214,7 @@ def _softmax_axis(signature: Signature, rank: int) -> int:
 
 @kernel("QLinearSoftmax", domain=MICROSOFT, workspace=_softmax_scratch)
 def qlinear_softmax(step: Step) -> Run | None:
-    """Exponentials by a table that is as large as their sum permits, added in order."""
+    """Exponentials by a table that is as large as the sum permits, added in order."""
     x, output = operand(step, 0), result(step)
     if output.size == 0:
         return None
@@ -242,7 +242,7 @@ def qlinear_softmax(step: Step) -> Run | None:
 
 
 def _has_known_scales(signature: Signature) -> bool:
-    """Whether the powers and the factors of a node are known before it runs."""
+    """Return whether a node's powers and factors are known before a run."""
     given, made = signature.inputs, signature.outputs[0]
     tensors = [given[0] if given else None, made]
     if not is_enabled() or any(tensor is None or 0 in tensor.shape for tensor in tensors):
@@ -271,14 +271,14 @@ def _powers(scale: np.float32, length: int) -> np.ndarray:
 
 
 def _sum_scratch(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for the sum of each channel."""
+    """Ask for the sum over each channel."""
     output = signature.outputs[0]
     return [] if output is None else [[Choice(2 * scratch_bytes(output.shape, np.int32), 0.0)]]
 
 
 @kernel("QLinearGlobalAveragePool", domain=MICROSOFT, workspace=_sum_scratch)
 def qlinear_global_average_pool(step: Step) -> Run | None:
-    """Scale the sum of each channel."""
+    """Scale the sum over each channel."""
     x, output = operand(step, 0), result(step)
     if output.size == 0:
         return None

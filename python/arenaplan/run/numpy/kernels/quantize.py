@@ -46,7 +46,7 @@ def _converting(
     if zero is None:
         zero = np.zeros(scale.shape, np.float32)
     elif step.signature.constant[2] is not None:
-        zero = zero.astype(np.float32)  # Else NumPy would convert it again and again.
+        zero = zero.astype(np.float32)  # Otherwise NumPy would convert the zero point in every run.
     scratch = [] if blocks is None else blocks.arrays(step)
     return in_sequence(
         *(blockwise(body, part[:3], part[3], scratch) for part in _parts(step, x, scale, zero, y))
@@ -103,7 +103,7 @@ def _dequantize(
 
 
 def _is_narrow(signature: Signature) -> bool:
-    """Whether results of a node are no single-precision numbers."""
+    """Return whether a node's results are not single-precision numbers."""
     output = signature.outputs[0]
     return output is not None and output.dtype != np.float32
 
@@ -144,7 +144,7 @@ def _extremes_cut(signature: Signature, box: Box) -> Footprint:
 
 @kernel(EXTREMES, domain=QUANTIZATION, cut=Cut(_extremes_cut))
 def extremes(step: Step) -> Run | None:
-    """Write the least and the greatest element of each part."""
+    """Write the least and the greatest element in each part."""
     x, y = operand(step, 0), result(step)
     if x.size == 0:
         raise invalid(step, "an empty tensor has no range")
@@ -176,7 +176,7 @@ def requantize(step: Step) -> Run | None:
     limits, point = np.iinfo(y.dtype), 0 if zero is None else int(zero.reshape(()))
 
     def convert(x: np.ndarray, scale: np.ndarray, y: np.ndarray, real: np.ndarray) -> None:
-        np.copyto(real, x, casting="same_kind")  # Sums of double precision.
+        np.copyto(real, x, casting="same_kind")  # Sums in double precision.
         np.multiply(real, scale, out=real)
         np.clip(real, limits.min - point, limits.max - point, out=real)
         np.rint(real, out=real)

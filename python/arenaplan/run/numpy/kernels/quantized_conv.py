@@ -1,9 +1,9 @@
 """
-Convolution of bytes by a compiled kernel, with exact sums and a result of bytes.
+Byte convolution by a compiled kernel, with exact sums and a byte result.
 
 Neither the image nor the sums exist in a wide type, not even tile by tile: a result is rounded
-while its sum is in a register. A node of :mod:`arenaplan.run.numpy.kernels.integer` is one such
-call, and so are the members of a group that convert an image, convolve it and convert the result
+while the sum is in a register. A node in :mod:`arenaplan.run.numpy.kernels.integer` is one such
+call, and so are the group members that convert an image, convolve the image and convert the result
 (:mod:`arenaplan.run.numpy.quantizing`).
 """
 
@@ -38,21 +38,21 @@ from arenaplan.run.numpy.registry import Scratch, Signature, Tensor, scratch_byt
 
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 _ROOMS = (1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11, 0)
-"""Elements of scratch memory within which the fastest way is offered."""
+"""Scratch elements within which the fastest way is offered."""
 _FEW_OUTPUTS = 4
-"""Results per channel of an image of one channel, up to which no matrix is multiplied."""
+"""Most results per channel, for an image with one channel, without a matrix product."""
 _MOST_TERMS = 33_025
-"""Products of two differences of bytes that a sum of 32 bits holds."""
+"""Most products of two byte differences that fit a 32-bit sum."""
 _MOST_TAPS = 258
-"""Those that single precision holds."""
+"""Most such products that fit single precision."""
 _MOST_ADDEND = 1 << 23
 """Largest absolute value of an integer that sums begin with, so that neither overflows."""
 _CALL, _PLANE = 1.5e3, 80.0
-"""Nanoseconds of a call, and of each plane of a depthwise convolution."""
+"""Nanoseconds per call, and per plane in a depthwise convolution."""
 _CYCLE = 0.58
-"""Nanoseconds of a cycle that the kernel counts."""
+"""Nanoseconds per cycle that the kernel counts."""
 _TAPS = 20.0
-"""Operations per nanosecond of depthwise convolutions."""
+"""Operations per nanosecond in depthwise convolutions."""
 _CONVERTED = 0.25
 """Nanoseconds in which an element is widened, or rounded."""
 
@@ -71,12 +71,12 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a convolution, and the way from its sums to a result."""
+    """A convolution's weights, and the scales from sums to a result."""
 
     integers: np.ndarray
-    """Integers of 16 bits, less their zero point."""
+    """16-bit integers, less the zero point."""
     scale: np.ndarray
-    """Per channel of the result, the real number that a sum of 1 stands for."""
+    """For each result channel, the real number that a sum of 1 stands for."""
     shift: np.ndarray
     """Per channel, a number that is added."""
     addend: np.ndarray | None
@@ -93,15 +93,15 @@ class Weights:
 
 @dataclass(frozen=True)
 class QuantizedConv:
-    """A convolution of bytes; its weights are loaded when it is prepared."""
+    """A byte convolution; the weights are loaded at preparation."""
 
     sizes: Geometry
     image: Encoding
     result: Encoding
     divisor: float
-    """The scale of the result."""
+    """The result scale."""
     bounds: tuple[float, float]
-    """Smaller and larger real numbers become these."""
+    """Smaller and larger real numbers become these bounds."""
     weights: Callable[[], Weights]
 
     @cached_property
@@ -113,14 +113,14 @@ class QuantizedConv:
 
     @property
     def writes_over(self) -> bool:
-        """Whether the result may be the memory of the image, of which each plane is read first."""
+        """Whether the result may be the image's memory, where each plane is read first."""
         return self.is_depthwise and self.sizes.fan_out == 1
 
     def part(self, channels: slice) -> QuantizedConv:
         """
-        Return the convolution that makes some channels of the result.
+        Return the convolution that makes some result channels.
 
-        It is one without groups, or with one channel for each channel of the image.
+        Either the convolution has no groups, or a single channel per image channel.
         """
         sizes, whole = self.sizes, self.weights
         count = channels.stop - channels.start
@@ -150,11 +150,11 @@ class QuantizedConv:
             yield way.elements, _CALL + _CYCLE * way.cycles * planes
 
     def choices(self) -> tuple[Choice, ...]:
-        """Return the sizes of scratch memory to declare."""
+        """Return the scratch memory sizes to declare."""
         return worthwhile(Choice(scratch_bytes((size,)), cost) for size, cost in self.ways())
 
     def bind(self, image: np.ndarray, output: np.ndarray, scratch: Scratch) -> CompiledKernel:
-        """Return the kernel, bound to its operands and to all that is left of scratch memory."""
+        """Return the kernel, bound to the operands and the remaining scratch memory."""
         sizes = self.sizes
         axes = sides(sizes.axes)
         weights = self.weights()
@@ -183,9 +183,9 @@ class QuantizedConv:
 
     def _packed(self, integers: np.ndarray) -> tuple[np.ndarray, int]:
         """
-        Return the weights in the order in which they are read, which executors share.
+        Return the weights in reading order, which executors share.
 
-        The second part of the result is the number of channels that lie in a lane.
+        The second result is the number of channels per lane.
         """
         sizes = self.sizes
         shape = (sizes.groups, sizes.fan_out, sizes.fan_in, sizes.taps)
@@ -211,14 +211,14 @@ def quantized_conv_of(
     bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> QuantizedConv | None:
     """
-    Return a convolution of bytes, if the compiled kernel runs it.
+    Return a byte convolution, if the compiled kernel runs the convolution.
 
     Parameters
     ----------
     signature : Signature
-        That of a Conv node of an image of bytes.
+        The signature of a Conv node over a byte image.
     encodings : (Encoding, Encoding)
-        Those of the image and the result.
+        The encodings of the image and the result.
     """
     image, made = signature.inputs[0], signature.outputs[0]
     if not is_enabled() or image is None or made is None or len(image.shape) not in (3, 4):
@@ -243,7 +243,7 @@ def has_sums(encodings: tuple[Encoding, Encoding], terms: int) -> bool:
 
 
 def digest(integers: np.ndarray) -> bytes:
-    """Return what tells weights apart: they are made anew by each call, and none is kept."""
+    """Return a key that distinguishes weights: each call makes weights anew, and none is kept."""
     return blake2b(np.ascontiguousarray(integers).data).digest()
 
 

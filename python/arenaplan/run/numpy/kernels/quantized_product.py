@@ -1,4 +1,4 @@
-"""The product of rows of bytes and a constant matrix, with exact sums and a result of bytes."""
+"""The product of byte rows and a constant matrix, with exact sums and a byte result."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from arenaplan.run.numpy.kernels.quantized_conv import (
 from arenaplan.run.numpy.registry import Scratch, Tensor, scratch_bytes
 
 _CALL = 1.5e3
-"""Nanoseconds of a call."""
+"""Nanoseconds per call."""
 _TERMS = 46.0
-"""Terms of sums per nanosecond."""
+"""Sum terms per nanosecond."""
 _ROUNDED = 1.5
 """Nanoseconds in which a result is rounded."""
 _FEW_ROWS = 1.3
@@ -42,27 +42,27 @@ _ROWS = 8
 
 @dataclass(frozen=True)
 class QuantizedProduct:
-    """A product of bytes; its matrix is loaded when it is prepared."""
+    """A byte product; the matrix is loaded at preparation."""
 
     rows: int
     depth: int
     columns: int
     image: Encoding
-    """That of the rows."""
+    """The rows' encoding."""
     result: Encoding
     divisor: float
-    """The scale of the result."""
+    """The result scale."""
     bounds: tuple[float, float]
-    """Smaller and larger real numbers become these."""
+    """Smaller and larger real numbers become these bounds."""
     weights: Callable[[], Weights]
 
     @property
     def writes_over(self) -> bool:
-        """Whether the result may be the memory of the rows, each of which is read first."""
+        """Whether the result may be the rows' memory, where each row is read first."""
         return self.depth == self.columns
 
     def choices(self) -> tuple[Choice, ...]:
-        """Return the sizes of scratch memory to declare."""
+        """Return the scratch memory sizes to declare."""
         time = _CALL + self.rows * self.columns * (self.depth / _TERMS + _ROUNDED)
         least, most = (
             scratch_bytes((quantized_product_scratch(rows, self.depth, self.columns),))
@@ -73,7 +73,7 @@ class QuantizedProduct:
         return Choice(least, time * _FEW_ROWS), Choice(most, time)
 
     def bind(self, image: np.ndarray, output: np.ndarray, scratch: Scratch) -> CompiledKernel:
-        """Return the kernel, bound to its operands and to all that is left of scratch memory."""
+        """Return the kernel, bound to the operands and the remaining scratch memory."""
         weights = self.weights()
         scale, shift = weights.factors(self.columns)
         addend = weights.addend
@@ -92,9 +92,9 @@ class QuantizedProduct:
 
     def _packed(self, integers: np.ndarray) -> tuple[np.ndarray, int]:
         """
-        Return the matrix in the order in which it is read, which executors share.
+        Return the matrix in reading order, which executors share.
 
-        The second part of the result is the number of its rows that lie in a lane.
+        The second result is the number of matrix rows per lane.
         """
 
         def pack() -> tuple[np.ndarray, int]:
@@ -118,14 +118,14 @@ def quantized_product_of(
     bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> QuantizedProduct | None:
     """
-    Return a product of bytes, if the compiled kernel runs it.
+    Return a byte product, if the compiled kernel runs the product.
 
     Parameters
     ----------
     rows, made : Tensor
         The rows, and the result.
     encodings : (Encoding, Encoding)
-        Those of both.
+        The encodings of both.
     """
     if not is_enabled() or not rows.shape or not made.shape or 0 in (*rows.shape, *made.shape):
         return None

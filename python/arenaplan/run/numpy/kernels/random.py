@@ -1,11 +1,11 @@
 """
-Random numbers, the same in every order of the steps.
+Random numbers, the same in every step order.
 
-Each run of a node has a stream of its own: the counter-based generator Philox (Salmon et al.,
-"Parallel random numbers: as easy as 1, 2, 3", SC 2011), keyed by the seed and the name of the
-node (or its attribute ``stream``, which a second execution in the same run has in common with the
-first), with the number of the run in the upper word of the counter. So results depend neither on
-the order of the steps, nor on threads, nor on what ran before.
+Each run of a node has a separate stream: the counter-based generator Philox (Salmon et al.,
+"Parallel random numbers: as easy as 1, 2, 3", SC 2011). The key is the seed and the node's name, or
+the attribute ``stream``, which a second execution in the same run shares with the first. The run
+number is in the counter's upper word. So results depend neither on the step order, nor on threads,
+nor on earlier runs.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from arenaplan.run.numpy.kernels.pieces import invalid, operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 _BLOCK = 1 << 12
-"""Numbers that are drawn at a time, if their type is not that of the result."""
+"""Numbers that are drawn at a time, if their type is not the result's type."""
 _DRAWN = (np.dtype(np.float32), np.dtype(np.float64))
-"""Types that the generator writes itself."""
+"""Types that the generator writes directly."""
 
 
 def generator(step: Step) -> np.random.Generator:
-    """Return the stream of this run of a node."""
+    """Return the stream for this run of a node."""
     seed = step.attributes.get("seed")
     own = pack("<Q", step.clock.seed) if seed is None else pack("<d", seed)
     name = str(step.attributes.get("stream", step.signature.name))
@@ -45,7 +45,7 @@ def generator(step: Step) -> np.random.Generator:
 
 
 def _declare_drawn(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for some numbers, if they cannot be drawn into the result."""
+    """Ask for some numbers, if drawing into the result is impossible."""
     y = signature.outputs[0]
     if y is None or y.dtype in _DRAWN or 0 in y.shape:
         return []
@@ -107,7 +107,7 @@ def _declare_uniform(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @kernel("Bernoulli", since=15, workspace=_declare_uniform)
 def bernoulli(step: Step) -> Run | None:
-    """Write one with the probability that the input says, else zero."""
+    """Write 1 with the probability in the input, else zero."""
     x, y = operand(step, 0).reshape(-1), result(step).reshape(-1)
     if y.size == 0:
         return None
@@ -136,7 +136,7 @@ def _declare_choices(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @kernel("Multinomial", since=7, workspace=_declare_choices)
 def multinomial(step: Step) -> Run | None:
-    """Draw classes by their unnormalized log-probabilities."""
+    """Draw classes by unnormalized log-probabilities."""
     x, y = operand(step, 0), result(step)
     if y.size == 0:
         return None

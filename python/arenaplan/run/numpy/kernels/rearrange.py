@@ -27,7 +27,7 @@ from arenaplan.run.numpy.registry import Run, Step, kernel
 
 @kernel("ReverseSequence", since=10)
 def reverse_sequence(step: Step) -> Run | None:
-    """Reverse the first elements of each sequence of a batch."""
+    """Reverse the first elements in each sequence of a batch."""
     x, lengths, y = operand(step, 0), operand(step, 1), result(step)
     batch, time = step.attributes.get("batch_axis", 1), step.attributes.get("time_axis", 0)
     if {batch, time} != {0, 1} or x.ndim < 2:
@@ -116,7 +116,7 @@ def center_crop_pad(step: Step) -> Run | None:
 
 @kernel("Col2Im", since=18)
 def col2im(step: Step) -> Run | None:
-    """Add columns up, each the elements that one window of an image had."""
+    """Add columns up; each column has the elements under one image window."""
     x, y = operand(step, 0), result(step)
     rank = y.ndim - 2
 
@@ -150,7 +150,7 @@ def col2im(step: Step) -> Run | None:
 
 
 def _covered(first: int, stride: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return which windows have an element inside of an axis, and which elements those are."""
+    """Return the windows that have an element inside an axis, and these elements."""
     start = max(0, -(first // stride))
     stop = min(count, (length - 1 - first) // stride + 1)
     if stop <= start:
@@ -161,7 +161,7 @@ def _covered(first: int, stride: int, count: int, length: int) -> tuple[slice, s
 
 @kernel("MaxUnpool", since=9)
 def max_unpool(step: Step) -> Run | None:
-    """Write elements to where a MaxPool found them, and zeros elsewhere."""
+    """Write elements to the places where a MaxPool found them, and zeros elsewhere."""
     x, indices, y = operand(step, 0), operand(step, 1), result(step)
     kernel_shape = step.attributes["kernel_shape"]
     rank = len(kernel_shape)
@@ -185,7 +185,7 @@ def max_unpool(step: Step) -> Run | None:
                 f"node {step.signature.name!r} (MaxUnpool) has an index outside of {shape}",
             )
 
-    # Indices are those of an array of the inferred shape, in the corner of a larger result.
+    # Indices count in an array with the inferred shape, in the corner of a larger result.
     is_same = shape == y.shape
     if any(n > m for n, m in zip(shape, y.shape, strict=True)):
         raise invalid(step, f"output_shape {y.shape} is smaller than {shape}")
@@ -205,4 +205,4 @@ def max_unpool(step: Step) -> Run | None:
 
 
 _UNPOOLED = 1 << 10
-"""Elements that are written at a time: their places in an image take memory."""
+"""Elements that are written at a time: places in an image take memory."""

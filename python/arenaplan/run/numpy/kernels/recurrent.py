@@ -41,9 +41,9 @@ class _Sizes(NamedTuple):
     steps: int
     batch: int
     width: int
-    """Elements of an input."""
+    """Elements per input."""
     hidden: int
-    """Elements of a hidden state."""
+    """Elements per hidden state."""
     directions: int
     gates: int
     batch_first: bool
@@ -83,7 +83,7 @@ class _Sizes(NamedTuple):
         return self.directions * (loads + products + activations)
 
     def block_shape(self, steps: int) -> tuple[int, int, int]:
-        """Return the shape of the products for some steps."""
+        """Return the product shape for some steps."""
         first = (self.batch, steps) if self.batch_first else (steps, self.batch)
         return (*first, self.rows)
 
@@ -117,7 +117,7 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
 # -- activations ---------------------------------------------------------------------------
 
 Activation: TypeAlias = "Callable[[np.ndarray, np.ndarray], object]"
-"""Changes its first argument; the second is scratch memory of the same shape."""
+"""Changes the first argument; the second is scratch memory with the same shape."""
 
 
 def _sigmoid(x: np.ndarray, _: np.ndarray) -> None:
@@ -182,7 +182,7 @@ _SCALED: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
     "hardsigmoid": (_hard_sigmoid, (0.2, 0.5)),
     "elu": (_elu, (1.0,)),
 }
-"""Functions with numbers of their own, and the defaults of these."""
+"""Functions with parameters, and the parameters' defaults."""
 
 
 def _activations(step: Step, sizes: _Sizes) -> list[list[Activation]]:
@@ -210,7 +210,7 @@ def _activations(step: Step, sizes: _Sizes) -> list[list[Activation]]:
 
 
 _MANY_ROWS = 64
-"""From so many rows on, a product is as fast with a transposed matrix as with a copy of it."""
+"""From so many rows on, a product with a transposed matrix is as fast as with a copy."""
 
 
 def _transposed(step: Step, position: int, index: int, *, copies: bool) -> np.ndarray:
@@ -559,7 +559,7 @@ def rnn(step: Step) -> Run | None:
 
 @heavy_kernel("GRU", workspace=_declare)
 def gru(step: Step) -> Run | None:
-    """A hidden state with gates for its update and its reset."""
+    """A hidden state with an update gate and a reset gate."""
     return _layer(step, _Gated)
 
 

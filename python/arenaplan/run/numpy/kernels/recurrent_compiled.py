@@ -1,5 +1,5 @@
 """
-Recurrent layers by compiled kernels: those with constant weights and the usual activations.
+Recurrent layers by compiled kernels: layers with constant weights and usual activations.
 
 One product makes the sums of all gates with the input, for as many steps as there is scratch
 memory; one call does all these steps.
@@ -55,22 +55,22 @@ def is_compiled(signature: Signature) -> bool:
 
 
 def _activations(signature: Signature) -> list[str]:
-    """Return the activations of all directions, in lower case; none if they are the usual ones."""
+    """Return the activations in all directions, in lower case; empty if usual."""
     return [name.lower() for name in signature.attributes.get("activations") or ()]
 
 
 class Memory(NamedTuple):
-    """The arrays of one direction."""
+    """The arrays for one direction."""
 
     x: np.ndarray
     """Shape (steps, sequences, width)."""
     block: np.ndarray
-    """Sums of some steps: shape (steps, sequences, gates * hidden)."""
+    """Sums for some steps: shape (steps, sequences, gates * hidden)."""
     hidden: np.ndarray
     """Shape (sequences, hidden)."""
     cell: np.ndarray
     made: np.ndarray | None
-    """The hidden state of every step."""
+    """The hidden state after every step."""
 
 
 def compiled_runs(step: Step, index: int, memory: Memory, *, backward: bool) -> Iterator[Run]:
@@ -100,7 +100,7 @@ def compiled_runs(step: Step, index: int, memory: Memory, *, backward: bool) -> 
 
 
 def _matrix(step: Step, position: int, index: int, start: int, stop: int) -> np.ndarray:
-    """Return the weights of some gates of a direction, in the order in which they are read."""
+    """Return the weights of some gates in a direction, in reading order."""
     weights = operand(step, position)
     part = weights[index, start:stop].T
     details = ("recurrent", index, start, stop)
@@ -111,7 +111,7 @@ def _matrix(step: Step, position: int, index: int, start: int, stop: int) -> np.
 def _biases(
     step: Step, index: int, rows: int, size: int
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the bias of the sums with the input, and that of the last product of a late GRU."""
+    """Return the bias of the sums with the input, and of the last product in a late GRU."""
     given = step.input(_BIAS)
     if given is None:
         return None, None

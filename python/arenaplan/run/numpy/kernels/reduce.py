@@ -26,7 +26,7 @@ from arenaplan.run.numpy.kernels.pieces import (
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 Reduce: TypeAlias = Callable[[np.ndarray, tuple[int, ...], np.ndarray], Any]
-"""Called as ``reduce(x, axes, y)``; ``y`` has a dimension of one for each axis."""
+"""Called as ``reduce(x, axes, y)``; ``y`` has a dimension of 1 for each axis."""
 
 # -- axes ---------------------------------------------------------------------------
 
@@ -51,7 +51,7 @@ def _reducing(step: Step, x: np.ndarray, y: np.ndarray, reduce: Reduce) -> Run |
 
 
 def _check_reduced(step: Step, x: np.ndarray, axes: Sequence[int]) -> list[int]:
-    """Return the shape with dimensions of 1 for axes that are reduced; the output may lack them."""
+    """Return the shape with 1 for reduced axes; the output may lack these dimensions."""
     kept = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
     keeps = step.attributes.get("keepdims", 1)
     check_shape(step, [n for axis, n in enumerate(kept) if keeps or axis not in axes])
@@ -67,7 +67,7 @@ _ONES = {np.dtype(name): np.ones(1 << 14, name) for name in ("float32", "float64
 
 
 def _sum(x: np.ndarray, axes: tuple[int, ...], y: np.ndarray) -> None:
-    """Sum over axes; trailing ones by a product with ones, which takes a quarter of the time."""
+    """Sum over axes; trailing axes by a product with ones, which takes a quarter of the time."""
     ones = _ONES.get(x.dtype)
     if ones is not None and x.size >= _WORTH_A_PRODUCT and _are_trailing(axes, x.ndim):
         count = prod(x.shape[axes[0] :])
@@ -128,10 +128,10 @@ for _op, _reduce in {
 
 
 class _Norm(NamedTuple):
-    """A sum of converted elements, itself converted."""
+    """A sum of converted elements, converted again."""
 
     each: np.ufunc | None
-    """Applied to every element before it is added."""
+    """Applied to every element before the addition."""
     total: np.ufunc | None
     """Applied to the sums."""
     shifted: bool = False
@@ -151,7 +151,7 @@ class _Band(NamedTuple):
     """Scratch for some rows: all that lies behind one index of the axes that are kept in front."""
 
     counts: tuple[int, int, int]
-    """Elements of the scratch arrays: for converted elements, their sums, their maxima."""
+    """Elements in the scratch arrays: for converted elements, their sums, their maxima."""
     dtype: np.dtype[Any]
     cost: float
 
@@ -167,7 +167,7 @@ def _bands(signature: Signature) -> list[_Band]:
     if x is None or y is None or x.bytes == 0:
         return []
     kind, dtype = _NORMS[signature.op], x.dtype
-    if dtype == np.float16:  # The sum of a few hundred squares overflows.
+    if dtype == np.float16:  # The sum over a few hundred squares overflows.
         dtype = np.dtype(np.float32)
     elif dtype.kind in "iu" and kind.total is not None:
         dtype = np.dtype(np.float64)
@@ -184,7 +184,7 @@ def _bands(signature: Signature) -> list[_Band]:
 
 
 def _first_axis(signature: Signature, rank: int) -> int:
-    """Return the first axis that may be reduced, as far as that is known before a run."""
+    """Return the first axis that may be reduced, as far as known before a run."""
     axes = signature.attributes.get("axes")
     if signature.input(1) is not None:
         data = signature.constant_data(1)
@@ -204,7 +204,7 @@ def _declare_norm(signature: Signature) -> list[list[Choice]]:
 
 @kernel(*_NORMS, workspace=_declare_norm, cut=REDUCED)
 def norm(step: Step) -> Run | None:
-    """Reduce to a sum of absolute values, squares or exponentials, or a function of it."""
+    """Reduce to a sum of absolute values, squares or exponentials, or a function of the sum."""
     x, y = operand(step, 0), result(step)
     kind = _NORMS[step.signature.op]
     if x.size == 0:

@@ -27,7 +27,7 @@ _READS = (1, 2, 3)
 
 _POLICY = "keep_aspect_ratio_policy"
 
-# -- what is asked for ---------------------------------------------------------------------
+# -- attributes ----------------------------------------------------------------------------
 
 
 class _Axis(NamedTuple):
@@ -40,7 +40,7 @@ class _Axis(NamedTuple):
     """Elements in the output."""
     scale: Fraction
     start: Fraction = Fraction(0)
-    """Begin of the region that is resized, as a fraction of the axis."""
+    """Begin of the resized region, as a fraction of the axis."""
     end: Fraction = Fraction(1)
     """End of that region."""
 
@@ -264,7 +264,7 @@ class _Taps(NamedTuple):
     positions: np.ndarray
     """Per tap and output position."""
     weights: np.ndarray | None
-    """The same, with an axis for elements behind; ``None`` for one tap of weight one."""
+    """The same, with an axis for elements behind; ``None`` for a single tap with weight 1."""
     inside: slice
     """Output positions that lie in the input; the others are extrapolated."""
 
@@ -303,15 +303,15 @@ class _Plan(NamedTuple):
     """The order in which axes are resized, and the scratch memory for that order."""
 
     axes: list[_Axis]
-    """Axes that change, most shrinking first: later ones have less to do."""
+    """Axes that change, most shrinking first: later axes have less to do."""
     rows: tuple[int, ...]
-    """Dimensions in front of the first axis that changes."""
+    """Dimensions in front of the first changing axis."""
     dtype: np.dtype[Any]
     """Type to compute in."""
     buffers: int
     """Number of scratch arrays."""
     width: int
-    """Most elements, for each row, that one of them holds."""
+    """Most elements, for each row, in a scratch array."""
 
 
 def _plan(signature: Signature, axes: list[_Axis]) -> _Plan:
@@ -448,7 +448,7 @@ def _gather(source: np.ndarray, positions: np.ndarray, target: np.ndarray) -> It
     factor = target.shape[1] // source.shape[1]
     whole = np.arange(source.shape[1]).repeat(factor)
     if source.shape[2] == 1 and factor > 1 and np.array_equal(positions, whole):
-        # Copies with gaps take half the time of looking up single elements.
+        # Copies with gaps take half the time of single element lookups.
         split = target.reshape(source.shape[0], source.shape[1], factor)
         for part in range(factor):
             yield partial(np.copyto, split[..., part], source[..., 0])

@@ -29,19 +29,19 @@ from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, scratch_bytes
 
 BLOCK = 1 << 16
-"""Elements of all channels that are sampled at a time."""
+"""Elements in all channels that are sampled at a time."""
 
 
 class Sampler:
     """
-    Interpolation at positions of an image with any number of axes of space.
+    Interpolation at positions in an image with any number of spatial axes.
 
     Parameters
     ----------
     space : sequence of int
         Lengths of the axes.
     channels : int
-        Number of channels that are sampled at a time.
+        Channels that are sampled at a time.
     count : int
         Most samples at a time.
     mode : str
@@ -75,7 +75,7 @@ class Sampler:
 
     @staticmethod
     def bytes(rank: int, channels: int, count: int, dtype: np.dtype) -> int:
-        """Return the scratch memory of a sampler."""
+        """Return a sampler's scratch memory."""
         return (
             (2 * rank + 4) * scratch_bytes((count,), dtype)
             + 2 * scratch_bytes((count,), np.int64)
@@ -86,7 +86,7 @@ class Sampler:
     # -- positions ---------------------------------------------------------------------
 
     def denormalize(self, count: int) -> None:
-        """Turn positions from -1 to 1 into pixels, and those outside as the padding says."""
+        """Turn positions from -1 to 1 into pixels, and apply the padding to outside positions."""
         for axis, length in enumerate(self.space):
             x = self.at[axis][:count]
             if self.align:
@@ -99,11 +99,11 @@ class Sampler:
                 np.multiply(x, x.dtype.type(0.5), out=x)
             if self.mode == "nearest":
                 np.rint(x, out=x)
-            if self.mode != "cubic":  # Pixels outside are brought back one by one, as in PyTorch.
+            if self.mode != "cubic":  # Outside pixels are brought back one by one, as in PyTorch.
                 self._pad(x, axis)
 
     def _pad(self, x: np.ndarray, axis: int) -> None:
-        """Bring positions outside of the image back, unless zeros are there."""
+        """Bring positions outside the image back, unless zeros are there."""
         length = self.space[axis]
         low, high = (0.0, length - 1.0) if self.align else (-0.5, length - 0.5)
         if self.padding == "border":
@@ -115,7 +115,7 @@ class Sampler:
             self._reflect(x, low, high)
 
     def _reflect(self, x: np.ndarray, low: float, high: float) -> None:
-        """Mirror positions at both ends, as often as it takes."""
+        """Mirror positions at both ends, as often as necessary."""
         number, extent = x.dtype.type, high - low
         if extent <= 0:
             x.fill(number(low))
@@ -127,7 +127,7 @@ class Sampler:
         np.greater(spare, number(extent), out=outside)
         np.subtract(number(2 * extent), spare, out=spare, where=outside)
         np.add(spare, number(low), out=spare)
-        # Positions inside stay as they are, to the last bit.
+        # Inside positions stay unchanged, to the last bit.
         np.less(x, number(low), out=outside)
         np.copyto(x, spare, where=outside)
         np.greater(x, number(high), out=outside)
@@ -146,8 +146,8 @@ class Sampler:
         image : array, shape (channels, pixels)
         output : array, shape (channels, samples)
         first : array, shape (images, 1), optional
-            The first pixel of each of several images that follow each other; as many samples are of
-            each.
+            The first pixel in each of several images that follow each other, all with equally many
+            samples.
         """
         count = output.shape[1]
         shifts = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[self.mode]
@@ -169,12 +169,12 @@ class Sampler:
                 taken = self.taken.reshape(-1)[: output.size].reshape(output.shape)
             np.take(image, self.flat[:count], axis=1, out=taken, mode="clip")
             np.multiply(taken, self.weight[:count], out=taken)
-            if self.padding == "zeros":  # No weight makes zero of a pixel that is NaN.
+            if self.padding == "zeros":  # No weight turns a NaN pixel into zero.
                 np.copyto(taken, 0, where=self.beyond[:count])
             np.add(output, taken, out=output)
 
     def _corner(self, corner: Sequence[int], count: int) -> None:
-        """Find where one corner is for each sample, and how much it weighs."""
+        """Find the place of one corner for each sample, and the corner's weight."""
         flat, index, weight = self.flat[:count], self.index[:count], self.weight[:count]
         position, outside = self.corner[:count], self.outside[:count]
         flat.fill(0)
@@ -196,7 +196,7 @@ class Sampler:
             np.add(flat, index, out=flat)
 
     def _weigh(self, fraction: np.ndarray, shift: int, weight: np.ndarray) -> None:
-        """Multiply by the weight of a neighbor along one axis."""
+        """Multiply by a neighbor's weight along one axis."""
         if self.mode == "nearest":
             return
         factor, number = self.factor[: fraction.size], fraction.dtype.type
@@ -210,7 +210,7 @@ class Sampler:
         distance = self.spare[: fraction.size]
         np.subtract(fraction, number(shift), out=distance)
         np.absolute(distance, out=distance)
-        # Keys' kernel: two polynomials of the third degree, with a slope of -0.75 at one pixel.
+        # Keys' kernel: two polynomials of degree 3, with a slope of -0.75 at one pixel.
         a = -0.75
         near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
         first, *others = near if shift in (0, 1) else far
@@ -227,12 +227,12 @@ _MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 class _Block(NamedTuple):
-    """What is sampled at once."""
+    """The part that is sampled at once."""
 
     images: int
-    """Images of one channel; others are sampled one by one."""
+    """Images with one channel; other images are sampled one by one."""
     samples: int
-    """Samples of each."""
+    """Samples per image."""
 
 
 def _grid_block(x: tuple[int, ...], samples: int) -> _Block:
@@ -253,7 +253,7 @@ def _declare_grid(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("GridSample", since=16, workspace=_declare_grid)
 def grid_sample(step: Step) -> Run | None:
-    """Sample an image at the positions of a grid."""
+    """Sample an image at the positions in a grid."""
     x, grid, y = operand(step, 0), operand(step, 1), result(step)
     mode = step.attributes.get("mode", "linear")
     mode = _MODES.get(mode, mode)
@@ -283,7 +283,7 @@ def grid_sample(step: Step) -> Run | None:
     firsts = np.arange(block.images)[:, None] * images.shape[2]
 
     def locate(points: np.ndarray) -> None:
-        for axis, at in enumerate(reversed(sampler.at)):  # The first is that of columns.
+        for axis, at in enumerate(reversed(sampler.at)):  # The first number is for columns.
             np.copyto(at[: len(points)], points[:, axis])
         sampler.denormalize(len(points))
 
@@ -310,7 +310,7 @@ def grid_sample(step: Step) -> Run | None:
 
 @heavy_kernel("AffineGrid", since=20)
 def affine_grid(step: Step) -> Run | None:
-    """Write the positions of a regular grid after an affine transformation."""
+    """Write the positions in a regular grid after an affine transformation."""
     theta, y = operand(step, 0), result(step)
     space = y.shape[1:-1]
     if theta.shape[1:] != (len(space), len(space) + 1) or y.shape[-1] != len(space):
@@ -336,7 +336,7 @@ def affine_grid(step: Step) -> Run | None:
         for matrix, grid in zip(theta, y, strict=True):
             for row, target in zip(matrix, np.moveaxis(grid, -1, 0), strict=True):
                 target.fill(row[-1])
-                # The first column is that of the last axis of space.
+                # The first column is for the last spatial axis.
                 for factor, line in zip(row[:-1], lines[::-1], strict=True):
                     np.add(target, line * factor, out=target)
 
@@ -374,7 +374,7 @@ def _declare_align(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("RoiAlign", since=10, workspace=_declare_align)
 def roi_align(step: Step) -> Run | None:
-    """Pool samples of each region, at positions that are not rounded."""
+    """Pool samples in each region, at positions that are not rounded."""
     x, rois, batches, y = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
     mode = step.attributes.get("mode", "avg")
     if mode not in ("avg", "max"):
@@ -463,7 +463,7 @@ def _average_pool(
 def _max_pool(
     step: Step, image: np.ndarray, sides: tuple[_Side, _Side], output: np.ndarray
 ) -> None:
-    """Take the largest of all corners of the samples, each times its weight."""
+    """Take the largest of all sample corners, each times its weight."""
     rows, columns = sides
     channels, made_rows, made_columns = output.shape
     if not rows.each or not columns.each:
@@ -490,7 +490,7 @@ def _max_pool(
 
 @heavy_kernel("MaxRoiPool")
 def max_roi_pool(step: Step) -> Run | None:
-    """Take the largest element of each bin of each region, at positions that are rounded."""
+    """Take the largest element in each bin of each region, at rounded positions."""
     x, rois, y = operand(step, 0), operand(step, 1), result(step)
     scale = step.attributes.get("spatial_scale", 1.0)
 
@@ -517,7 +517,7 @@ def max_roi_pool(step: Step) -> Run | None:
 
 
 def _bins(first: int, last: int, count: int, length: int) -> Iterator[slice]:
-    """Yield the elements of each bin of a region, which has both of its edges."""
+    """Yield the elements in each bin of a region, which includes both edges."""
     size = np.float32(max(last - first + 1, 1)) / np.float32(count)
     for at in range(count):
         start, stop = floor(at * size) + first, ceil((at + 1) * size) + first

@@ -1,9 +1,8 @@
 """
 Signals: Fourier transforms, windows, and the matrix from a spectrum to the mel scale.
 
-NumPy transforms straight into memory that is given, through a few lines of its own of the length of
-the transform. The transform of real numbers makes one half of a spectrum; the other half is its
-mirror image.
+NumPy transforms straight into given memory, through a few internal lines with the length of the
+transform. The transform of real numbers makes half a spectrum; the other half is the mirror image.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 _FRAMES = 1 << 15
-"""Bytes of frames that are windowed before they are transformed."""
+"""Bytes in frames that are windowed before the transform."""
 
 # -- Fourier transforms ----------------------------------------------------------------------
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:
-    """Return the numbers of an array whose last axis has their real and imaginary parts."""
+    """Return the complex numbers in an array whose last axis has real and imaginary parts."""
     if array.shape[-1] == 1:
         return array[..., 0]
     return array.view(np.complex64 if array.dtype == np.float32 else np.complex128)[..., 0]
 
 
 def _mirror(spectrum: np.ndarray, axis: int) -> Run | None:
-    """Return a function that writes the second half of the spectrum of real numbers."""
+    """Return a function that writes the second half of a real spectrum."""
     length = spectrum.shape[axis]
     along = spectrum.swapaxes(axis, -1)
     known, missing = along[..., 1 : (length + 1) // 2][..., ::-1], along[..., length // 2 + 1 :]
@@ -51,8 +50,8 @@ def _mirror(spectrum: np.ndarray, axis: int) -> Run | None:
 
 def _transform(x: np.ndarray, y: np.ndarray, length: int, axis: int) -> Run | None:
     """Return a function that transforms ``x``; a ``y`` that is shorter is one half."""
-    # Only with a factor does NumPy compute in the precision of the data: without one, it takes
-    # copies of all of them in double precision.
+    # NumPy computes in the data's precision only with a factor: without a factor, NumPy takes
+    # copies of all data in double precision.
     scale = y.real.dtype.type(length)
     if x.dtype.kind == "c":
         return in_sequence(
@@ -70,7 +69,7 @@ def _transform(x: np.ndarray, y: np.ndarray, length: int, axis: int) -> Run | No
 
 
 def _inverse(x: np.ndarray, y: np.ndarray, length: int, axis: int) -> Run | None:
-    """Return a function that transforms back; real results are those of one half."""
+    """Return a function that transforms back; real results come from half a spectrum."""
     if y.dtype.kind != "c":
         return partial(np.fft.irfft, x, length, axis, None, y)
     if x.dtype.kind == "c":
@@ -119,7 +118,7 @@ def _declare_frames(signature: Signature) -> Sequence[Sequence[Choice]]:
     if x is None or y is None or len(x.shape) != 3 or len(y.shape) != 4:
         return []
     onesided = signature.attributes.get("onesided", 1)
-    # The frames are as long as the window; without one, at most so long:
+    # The frames are as long as the window; without a window, at most so long:
     length = window.shape[0] if window is not None else (2 * y.shape[2] if onesided else y.shape[2])
     each = length * x.shape[2] * x.dtype.itemsize
     count = max(1, min(y.shape[1], _FRAMES // max(each, 1)))
@@ -128,7 +127,7 @@ def _declare_frames(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 @heavy_kernel("STFT", since=17, workspace=_declare_frames)
 def stft(step: Step) -> Run | None:
-    """Transform frames of a signal, each multiplied by a window."""
+    """Transform frames in a signal, each multiplied by a window."""
     x, y, window = operand(step, 0), result(step), step.input(2)
     onesided = bool(step.attributes.get("onesided", 1))
     if x.ndim != 3 or x.shape[2] not in (1, 2) or (onesided and x.shape[2] == 2):
@@ -179,7 +178,7 @@ _COSINES = {
 
 @kernel(*_COSINES)
 def cosine_window(step: Step) -> Run | None:
-    """Write a window, symmetric or one period of a repeated one."""
+    """Write a window, symmetric or one period of a repeated window."""
     y = result(step)
     length = len(y) if step.attributes.get("periodic", 1) else len(y) - 1
     turn = np.arange(len(y)) * (2 * np.pi / max(length, 1))
@@ -194,7 +193,7 @@ def cosine_window(step: Step) -> Run | None:
 
 @kernel("MelWeightMatrix")
 def mel_weight_matrix(step: Step) -> Run | None:
-    """Write the triangles by which a spectrum becomes one of the mel scale."""
+    """Write the triangles that turn a spectrum into a mel spectrum."""
     y = result(step)
 
     def prepare() -> Run:

@@ -59,7 +59,7 @@ def _rows(before: int, along: int, behind: int) -> int:
 
 
 def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for one value per row of a block, and a block of exponentials for the logarithm."""
+    """Ask for one value per row in a block, and a block of exponentials for the logarithm."""
     source, layout = signature.input(0), _signature_layout(signature)
     if source is None or layout is None:
         return []
@@ -102,7 +102,7 @@ def softmax(step: Step) -> Run | None:
 
 
 def _is_compiled(signature: Signature) -> bool:
-    """Whether rows of single precision are contiguous."""
+    """Return whether rows in single precision are contiguous."""
     source, layout = signature.input(0), _signature_layout(signature)
     if source is None or layout is None or source.dtype != np.float32:
         return False

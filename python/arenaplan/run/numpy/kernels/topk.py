@@ -1,9 +1,9 @@
 """
 The largest or smallest elements along an axis.
 
-NumPy can sort in place, but not find the order of elements without allocating it.
-So each element becomes a 64-bit key: its value above, its index along the axis below.
-Sorting keys takes no memory, and equal values keep the order of their indices.
+NumPy can sort in place, but not find an element order without allocating. So each element becomes a
+64-bit key: the value above, the index along the axis below. Sorting keys takes no memory, and equal
+values keep their index order.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from arenaplan.run.numpy.kernels.pieces import (
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 _BLOCK = 1 << 14
-"""Keys that are sorted between two calls of NumPy."""
+"""Keys that are sorted between two NumPy calls."""
 _INDEX_BITS = 32
 _INDEX_MASK = (1 << _INDEX_BITS) - 1
 _LOWEST = -(1 << 31)
 
 
 def _rows(signature: Signature) -> tuple[int, int]:
-    """Return how many rows are sorted together, and the length of each."""
+    """Return how many rows are sorted together, and the row length."""
     x = signature.inputs[0]
     axis = signature.attributes.get("axis", -1)
     if x is None or x.bytes == 0 or not -len(x.shape) <= axis < len(x.shape):
@@ -52,7 +52,7 @@ def _declare(signature: Signature) -> list[list[Choice]]:
 
 @kernel("TopK", workspace=_declare)
 def top_k(step: Step) -> Run | None:
-    """Write the ``k`` largest or smallest elements along an axis, in order, and where they are."""
+    """Write the ``k`` largest or smallest elements along an axis, in order, and their indices."""
     x, values, indices = operand(step, 0), step.output(0), result(step, 1)
     axis = normalized_axis(step, step.attributes.get("axis", -1), x.ndim)
     k = indices.shape[axis]
@@ -103,7 +103,7 @@ def _select(
     keys: np.ndarray,
     negative: np.ndarray,
 ) -> None:
-    """Find the first elements of the order in lines of ``x``, of up to 32 bits each."""
+    """Find the first elements by rank in lines of ``x``, with up to 32 bits each."""
     k, length = indices.shape[-1], x.shape[-1]
     bits = x.view(f"i{x.itemsize}") if x.dtype.kind == "f" else x
     np.copyto(keys, bits)
@@ -127,7 +127,7 @@ def _select(
 
 
 def _exchange(dtype: np.dtype[np.generic], keys: np.ndarray, negative: np.ndarray) -> None:
-    """Turn the bits of elements into signed numbers of the same order, or back."""
+    """Turn element bits into signed numbers with the same order, or back."""
     if dtype.kind == "f":
         # Negative floats count down as their bits count up; both zeros become 0.
         np.less(keys, 0, out=negative)
@@ -146,7 +146,7 @@ def _select_wide(
 ) -> None:
     """Find the first elements in lines that are too wide for keys, and so short enough to copy."""
     k, length = indices.shape[-1], x.shape[-1]
-    if largest:  # From the end, so that the first of equal values comes out first.
+    if largest:  # From the end, so that the first of equal values comes first.
         order = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1]
         np.subtract(length - 1, order[..., :k], out=keys[..., :k])
     else:

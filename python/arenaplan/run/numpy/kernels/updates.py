@@ -1,8 +1,8 @@
 """
-Nodes that make the new content of states: parameters and statistics of optimizers.
+Nodes that make the new content of states: parameters and optimizer statistics.
 
-In a plan the new content is at the address of the state. A run that is compared with it has both
-in memory of their own.
+In a plan the new content is at the state's address. A run for comparison with a plan has separate
+memory for both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BLOCK = 1 << 12
 
 @kernel("Assign", domain=TRAINING)
 def assign(step: Step) -> Run | None:
-    """Write the value; nothing to do if it was made in its place."""
+    """Write the value; nothing to do if the value was made in place."""
     return copy(operand(step, 1), result(step))
 
 
@@ -37,7 +37,7 @@ def count(step: Step) -> Run | None:
 
 @kernel("SlideCache", domain=TRAINING)
 def slide_cache(step: Step) -> Run | None:
-    """Move entries to the front, within the result, and write new ones behind them."""
+    """Move entries to the front, within the result, and write new entries behind them."""
     x, y, new = operand(step, 0), result(step), step.input(3)
     if y.size == 0:
         return None
@@ -70,7 +70,7 @@ def slide_cache(step: Step) -> Run | None:
 
 
 def _declare(parameter: int, arrays: int) -> object:
-    """Return a declaration of so many blocks of scratch memory."""
+    """Return a declaration for so many scratch blocks."""
 
     def declare(signature: Signature) -> Sequence[Sequence[Choice]]:
         tensor = signature.input(parameter)
@@ -83,7 +83,7 @@ def _declare(parameter: int, arrays: int) -> object:
 
 
 def _parts(*arrays: np.ndarray) -> list[list[np.ndarray]]:
-    """Return arrays of one size, cut into blocks."""
+    """Return arrays with one size, cut into blocks."""
     flat = [array.reshape(-1) for array in arrays]
     return [
         [array[start : start + _BLOCK] for array in flat]
@@ -93,7 +93,7 @@ def _parts(*arrays: np.ndarray) -> list[list[np.ndarray]]:
 
 @kernel("SgdUpdate", domain=TRAINING, workspace=_declare(1, 2))  # type: ignore[arg-type]
 def sgd_update(step: Step) -> Run | None:
-    """Move a parameter against its gradient."""
+    """Move a parameter against the gradient."""
     rate, gradient, parameter = operand(step, 0), operand(step, 2), result(step)
     velocity = None if step.input(3) is None else result(step, 1)
     if parameter.size == 0:
@@ -132,7 +132,7 @@ def sgd_update(step: Step) -> Run | None:
 
 @kernel("AdamUpdate", domain=TRAINING, workspace=_declare(2, 2))  # type: ignore[arg-type]
 def adam_update(step: Step) -> Run | None:
-    """Divide averages of gradients by the roots of averages of their squares."""
+    """Divide averaged gradients by the roots of averaged squares."""
     rate, count, gradient = operand(step, 0), operand(step, 1), operand(step, 3)
     parameter, mean, square = (result(step, k) for k in range(3))
     if parameter.size == 0:

@@ -1,9 +1,9 @@
 """
 Half precision, computed in single precision.
 
-NumPy multiplies float16 matrices two hundred times slower than float32 ones. A
-kernel registered through :func:`widened` gets float32 copies of its float16
-operands, cut from one more workspace, and its results are rounded once, at the end.
+NumPy multiplies float16 matrices two hundred times slower than float32 matrices. A kernel
+registered through :func:`widened` gets float32 copies of float16 operands, cut from one more
+workspace, and results are rounded once, at the end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
-How operators on images are cut: by channels, and by rows.
+Cuts of operators on images: by channels, and by rows.
 
-A part of the result needs the part of the image that its windows reach; rows beyond the edge are
-the padding of the part. So tiles of rows overlap in their inputs (the halo), and members before
-them make some rows twice, but never a whole image.
+A result part needs the image part that its windows reach; rows beyond the edge are the part's
+padding. So row tiles overlap in the inputs (the halo), and earlier members make some rows twice,
+but never a whole image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from arenaplan.run.numpy.kernels.windows import Axis, window_axes
 from arenaplan.run.numpy.registry import Cut, Signature, Tensor
 
 _COMBINED = 0.1
-"""Nanoseconds in which an element is combined with another one."""
+"""Nanoseconds to combine two elements."""
 
 
 def _image(signature: Signature) -> Tensor:
@@ -35,7 +35,7 @@ def _image(signature: Signature) -> Tensor:
 
 
 def _reach(axes: Sequence[Axis], box: Box) -> tuple[list[slice], list[int], list[int]]:
-    """Return the part of the image that windows reach, and their extent beyond its edges."""
+    """Return the image part that windows reach, and the windows' extent beyond the image edges."""
     parts, before, after = [], [], []
     for axis, part in zip(axes, box, strict=True):
         if (part.start, part.stop) == (0, axis.out):
@@ -55,7 +55,7 @@ def _reach(axes: Sequence[Axis], box: Box) -> tuple[list[slice], list[int], list
 
 
 def _padded(signature: Signature, axes: Sequence[Axis], box: Box) -> Mapping[str, Any]:
-    """Return the attributes of a node that makes one part of the result."""
+    """Return the attributes for a node that makes one part of the result."""
     _, before, after = _reach(axes, box)
     return {**signature.attributes, "pads": [*before, *after], "auto_pad": "NOTSET"}
 
@@ -71,7 +71,7 @@ def _conv_axes(signature: Signature) -> list[Axis]:
 
 
 def _groups(signature: Signature, channels: slice) -> slice:
-    """Return the groups that make some channels: several, or a part of one."""
+    """Return the groups that make some channels: several, or a part of one group."""
     weights = signature.operand(1)
     fan_out = weights.shape[0] // signature.attributes.get("group", 1)
     groups = slice(channels.start // fan_out, -(-channels.stop // fan_out))
@@ -82,7 +82,7 @@ def _groups(signature: Signature, channels: slice) -> slice:
 
 
 def _conv(signature: Signature, box: Box) -> Footprint:
-    """Channels need their weights and the image of their group; rows, their windows."""
+    """Channels need their weights and their group's image; rows need their windows."""
     _image(signature)
     axes, channels = _conv_axes(signature), box[1]
     weights = signature.operand(1)
@@ -133,7 +133,7 @@ def _pool(signature: Signature, box: Box) -> Footprint:
     if signature.attributes.get("count_include_pad", 0) and not is_whole(
         box[2:], [axis.out for axis in axes]
     ):
-        # A window that ends beyond the padding counts less of it than one that does not.
+        # A window that ends beyond the padding counts less padding.
         for axis in axes:
             if (axis.out - 1) * axis.stride + axis.extent > axis.before + axis.size + axis.after:
                 raise Uncuttable
@@ -145,11 +145,11 @@ def _pool_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
 
 
 FIRST_CHANNEL = "first channel"
-"""Attribute of a part of an LRN: the channel of its image that its result begins with."""
+"""Attribute of an LRN part: the image channel at which the result begins."""
 
 
 def neighbors(size: int, channels: int) -> tuple[int, int]:
-    """Return how many channels before and after its own an LRN of a size reads, at most."""
+    """Return the most channels before and after a channel that an LRN reads."""
     return min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
 
 
@@ -174,4 +174,4 @@ PLANES = Cut(footprint_of(lambda _: ops.PLANES), time=_pass)
 SCALED_PLANES = Cut(footprint_of(lambda _: ops.Normalize(2, channel=1)), time=_pass)
 """As :data:`PLANES`, and other operands have one element per channel."""
 NEIGHBORS = Cut(footprint_of(_neighbors), attributes=_neighbors_attributes, time=_pass)
-"""Channels are normalized together with those beside them."""
+"""Channels are normalized together with their neighbors."""

@@ -16,7 +16,7 @@ class Axis(NamedTuple):
     """One spatial dimension of a sliding window."""
 
     size: int
-    """Length of the input."""
+    """Input length."""
     out: int
     """Number of window positions."""
     kernel: int
@@ -28,7 +28,7 @@ class Axis(NamedTuple):
     after: int
     """Padding behind, as declared."""
     skipped: int = 0
-    """Elements of the declared window ahead of the first one under this window."""
+    """Declared window elements ahead of the first element under this window."""
 
     @property
     def extent(self) -> int:
@@ -37,7 +37,7 @@ class Axis(NamedTuple):
 
     @property
     def padded(self) -> int:
-        """Length that windows reach over, at least that of the input behind its padding."""
+        """Length that windows reach over, at least the input behind its padding."""
         return max(self.before + self.size, (self.out - 1) * self.stride + self.extent)
 
     @property
@@ -56,7 +56,7 @@ class Axis(NamedTuple):
     def trimmed(self) -> Axis:
         """The same windows without leading and trailing elements that are never in the input."""
         outside = -(((self.out - 1) * self.stride - self.before) // self.dilation)
-        # No window may begin behind the first element of the input.
+        # No window may begin behind the input's first element.
         skipped = max(0, min(outside, self.before // self.dilation, self.kernel - 1))
         before = self.before - skipped * self.dilation
         reached = -(-(self.size + before) // self.dilation)
@@ -78,7 +78,7 @@ class Axis(NamedTuple):
 
 def window_axes(signature: Signature, kernel_shape: Sequence[int]) -> list[Axis]:
     """
-    Return how a node's window slides over each spatial dimension of its first input.
+    Return how a node's window slides over each spatial dimension of the first input.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def window_axes(signature: Signature, kernel_shape: Sequence[int]) -> list[Axis]
 
 
 def ints(signature: Signature, name: str, default: Sequence[int]) -> list[int]:
-    """Return an attribute of one integer per entry of ``default``."""
+    """Return an attribute with one integer per entry in ``default``."""
     values = list(signature.attributes.get(name) or default)
     if len(values) != len(default):
         raise _invalid(signature, f"{name} has {len(values)} entries, not {len(default)}")
@@ -147,13 +147,13 @@ def _invalid(signature: Signature, problem: str) -> InvalidAttribute:
 
 def windows(image: np.ndarray, axes: Sequence[Axis], positions: Sequence[int]) -> np.ndarray:
     """
-    Return all windows of a padded image as a view.
+    Return all windows over a padded image as a view.
 
     Parameters
     ----------
     image : array, shape (..., *padded)
     positions : sequence of int
-        How many positions of the window to take, per axis.
+        Number of window positions to take, per axis.
 
     Returns
     -------

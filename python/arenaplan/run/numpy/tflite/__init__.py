@@ -1,11 +1,11 @@
 """
-Kernels of TFLite's operators: the arithmetic of TensorFlow Lite Micro's reference kernels.
+Kernels for TFLite operators: the arithmetic of TensorFlow Lite Micro's reference kernels.
 
-Integer results are equal bit by bit. Sums of ``float32`` are made one product after the other, as
-there. Sources: ``tensorflow/lite/kernels/internal/reference`` and ``tensorflow/lite/micro/kernels``
-of tflite-micro, built with two roundings (``TFLITE_SINGLE_ROUNDING`` is not set), and
-``fixedpoint.h`` of gemmlowp. Factors are computed from scales with ``float64``, as tflite-micro
-does since autumn 2026.
+Integer results are equal bit by bit. ``float32`` sums add one product after the other, as in the
+source. Sources: ``tensorflow/lite/kernels/internal/reference`` and
+``tensorflow/lite/micro/kernels`` in tflite-micro, built with two roundings
+(``TFLITE_SINGLE_ROUNDING`` is not set), and gemmlowp's ``fixedpoint.h``. Factors are computed from
+scales with ``float64``, as in tflite-micro since autumn 2026.
 """
 
 from __future__ import annotations

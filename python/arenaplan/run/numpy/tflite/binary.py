@@ -44,13 +44,13 @@ def _check_pair(signature: Signature, *allowed: str) -> None:
 
 
 def _clamped_real(signature: Signature, function: _Function) -> _Function:
-    """Return a function of real numbers with the fused activation."""
+    """Return a real function with the fused activation."""
     low, high = (FLOAT.type(bound) for bound in float_range(signature))
     return lambda a, b: np.minimum(np.maximum(function(a, b), low), high)
 
 
 def _wrapping(signature: Signature, function: _Function) -> _Function:
-    """Return a function of 32-bit numbers, whose results wrap and are clamped."""
+    """Return a 32-bit function, whose results wrap and are clamped."""
     low, high = float_range(signature)
     bounds = (max(int(low), fixed.MIN), min(int(high), fixed.MAX))
     return lambda a, b: clamped(
@@ -63,7 +63,7 @@ class _Scaled:
 
     def __init__(self, x: np.ndarray, zero: int, left: int, factor: Multiplier) -> None:
         self._zero, self._left, self._factor = zero, left, factor
-        # A table of one byte is small. Numbers of 16 bits are computed.
+        # A table for one byte is small. 16-bit numbers are computed.
         self._table = table_of(self._of, x.dtype, np.dtype(np.int64)) if x.itemsize == 1 else None
 
     def _of(self, values: np.ndarray) -> np.ndarray:
@@ -82,7 +82,7 @@ def _both(step: Step, left: int, factors: tuple[Multiplier, Multiplier]) -> list
 
 
 def sum_factors(signature: Signature, left: int) -> tuple[Multiplier, Multiplier, Multiplier]:
-    """Return the factors of both operands of a sum, and of the result."""
+    """Return the factors for both operands of a sum, and for the result."""
     a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
     twice = 2 * max(a.scale, b.scale)
     reals = (a.scale / twice, b.scale / twice, twice / ((1 << left) * y.scale))
@@ -115,7 +115,7 @@ def add(step: Step) -> Run | None:
 
 @kernel("MUL", domain=DOMAIN, in_order=True)
 def multiply(step: Step) -> Run | None:
-    """Products of integers are rescaled."""
+    """Integer products are rescaled."""
     signature = step.signature
     _check_pair(signature, *_SAME, "int32 int32")
     made = result_dtype(signature)
@@ -152,7 +152,7 @@ def divide(step: Step) -> Run | None:
         x, by = p.astype(np.int64) - a.zero, q.astype(np.int64) - b.zero
         x, by = np.where(by < 0, -x, x), np.where(by == 0, 1, np.abs(by))
         inverse = fixed.reciprocal(by, 31)
-        # The bits of a number besides its sign, and the ones that are free.
+        # The bits in a number besides the sign, and the free bits.
         size = np.where(x < 0, ~x, x)
         headroom = 31 - np.frexp(size.astype(np.float64))[1].astype(np.int64)
         raw = fixed.high_product(fixed.wrapped(x << headroom), inverse.value)
@@ -167,7 +167,7 @@ def divide(step: Step) -> Run | None:
 
 
 def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return quotients towards zero, 0 of a division by zero."""
+    """Return quotients towards zero, 0 for a division by zero."""
     x, by = a.astype(np.int64), b.astype(np.int64)
     sizes = np.abs(x) // np.maximum(np.abs(by), 1)
     return np.where(by == 0, 0, np.where((x < 0) != (by < 0), -sizes, sizes))
@@ -218,7 +218,7 @@ _COMPARED: Final[dict[str, Callable[..., Any]]] = {
 
 @kernel(*_COMPARED, domain=DOMAIN, in_order=True)
 def compare(step: Step) -> Run | None:
-    """Integers of 8 bits are compared as multiples of their scales."""
+    """8-bit integers are compared as multiples of their scales."""
     signature = step.signature
     types = ("bool", "float32", "int8", "int32", "int64")
     _check_pair(signature, *(f"{name} bool" for name in types))
@@ -263,7 +263,7 @@ def logical(step: Step) -> Run | None:
 
 @kernel("FLOOR_DIV", "FLOOR_MOD", domain=DOMAIN, in_order=True)
 def floored(step: Step) -> Run | None:
-    """Real numbers; of -0 and infinities NumPy's rules are those of the C library."""
+    """Real numbers; for -0 and infinities, NumPy's rules equal those of the C library."""
     signature = step.signature
     _check_pair(signature, "float32 float32")
     if signature.op == "FLOOR_DIV":
@@ -279,7 +279,7 @@ def floored(step: Step) -> Run | None:
 
 @kernel("ADD_N", domain=DOMAIN, in_order=True)
 def add_n(step: Step) -> Run | None:
-    """Sums of several operands of one scale."""
+    """Sums of several operands with one scale."""
     signature = step.signature
     check_types(signature, "float32 float32", "int8 int8")
     inputs = present(step)

@@ -1,5 +1,5 @@
 """
-Work on blocks of a few elements, whose temporary arrays are small change.
+Work on blocks with a few elements, whose temporary arrays are small.
 
 A kernel without scratch memory may allocate as much as a run allocates anyhow: arrays of
 :data:`FEW` elements at a time.
@@ -16,9 +16,9 @@ from arenaplan.run.numpy.kernels.pieces import blockwise, operand, result
 from arenaplan.run.numpy.registry import Run, Step
 
 FEW: Final = 1024
-"""Elements of a block: temporary arrays of ``int64`` have 8 KiB."""
+"""Elements per block: temporary ``int64`` arrays have 8 KiB."""
 _LENGTH: Final = np.empty(FEW, np.int8)
-"""Scratch memory that is never used; its length bounds the blocks."""
+"""Scratch memory that is never used; the length bounds the blocks."""
 
 
 def by_blocks(
@@ -34,9 +34,9 @@ def by_blocks(
     Parameters
     ----------
     function : callable
-        Returns a new array for blocks of the inputs, which broadcast to the output.
+        Returns a new array for input blocks, which broadcast to the output.
     few : int
-        Elements of a block: fewer for functions with many temporary arrays.
+        Elements per block: fewer for functions with many temporary arrays.
     """
 
     def body(*arrays: np.ndarray) -> None:
@@ -48,7 +48,7 @@ def by_blocks(
 
 def by_table(step: Step, function: Callable[[np.ndarray], np.ndarray]) -> Run | None:
     """
-    Return a function that looks each number of input 0 up.
+    Return a function that looks up each number in input 0.
 
     Parameters
     ----------
@@ -64,6 +64,6 @@ def by_table(step: Step, function: Callable[[np.ndarray], np.ndarray]) -> Run | 
 def table_of(
     function: Callable[[np.ndarray], np.ndarray], dtype: np.dtype[Any], made: np.dtype[Any]
 ) -> np.ndarray:
-    """Return the results for all numbers of a type of one or two bytes, by their bits."""
+    """Return the results for all numbers of a one- or two-byte type, by their bits."""
     numbers = np.arange(1 << (8 * dtype.itemsize)).astype(f"u{dtype.itemsize}").view(dtype)
     return function(numbers.astype(np.int64)).astype(made)

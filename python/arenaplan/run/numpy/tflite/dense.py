@@ -1,4 +1,4 @@
-"""Products of matrices: ``FULLY_CONNECTED`` and ``BATCH_MATMUL``."""
+"""Matrix products: ``FULLY_CONNECTED`` and ``BATCH_MATMUL``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ROWS: Final = (4096, 256, 16, 1)
 
 
 def tensor_multiplier(x: Quantity, weights: Quantity, y: Quantity) -> Multiplier:
-    """Return the factor of a whole result: ``GetQuantizedConvolutionMultipler``."""
+    """Return the factor for a whole result: ``GetQuantizedConvolutionMultipler``."""
     return multiplier_of(x.scale * weights.scale / y.scale)
 
 
@@ -83,7 +83,7 @@ class Dense:
         return size + Rescale.scratch(self.channels, count)
 
     def matrix(self) -> np.ndarray:
-        """Return the weights with the channels of the result last."""
+        """Return the weights with result channels last."""
 
         def make() -> tuple[np.ndarray, None]:
             return np.ascontiguousarray(self.centered.T.astype(self.dtype)), None
@@ -136,7 +136,7 @@ def _shifted(x: np.ndarray, offset: Any, out: np.ndarray) -> Run:
 made_by_rows("FULLY_CONNECTED", work=Dense, costs=[1.0 + 0.1 * at for at in range(len(_ROWS))])
 
 
-# -- stacks of matrices ---------------------------------------------------------------------
+# -- matrix stacks ---------------------------------------------------------------------------
 
 
 class _Stack:
@@ -159,13 +159,13 @@ class _Stack:
         self.dtype: np.dtype[Any] = FLOAT
         if not self.is_real:
             low, high = limits(a.dtype)
-            # The bound of `exact_float`, for weights that are not known.
+            # The bound in `exact_float`, for unknown weights.
             sides = (encoding(signature, at).zero for at in (0, 1))
             bound = prod(max(abs(low - zero), abs(high - zero)) for zero in sides) * self.depth
             self.dtype = np.dtype(np.float32 if bound <= 1 << 24 else np.float64)
 
     def scratch(self) -> int:
-        """Return the bytes for one pair of matrices."""
+        """Return the bytes for a matrix pair."""
         made = scratch_bytes((self.rows, self.columns), self.dtype)
         if self.is_real:
             return 2 * made
@@ -211,7 +211,7 @@ class _Stack:
 
 
 def _stack_choices(signature: Signature) -> list[list[Choice]]:
-    """Return the workspace for one pair of matrices."""
+    """Return the workspace for a matrix pair."""
     return [] if is_empty(signature) else [[Choice(_Stack(signature).scratch(), 1.0)]]
 
 

@@ -1,5 +1,5 @@
 """
-Fixed-point arithmetic of gemmlowp and TensorFlow Lite, on ``int64`` arrays of ``int32`` numbers.
+Fixed-point arithmetic of gemmlowp and TensorFlow Lite, on ``int64`` arrays with ``int32`` numbers.
 
 Functions return new arrays: kernels call them on tables and on small blocks.
 """
@@ -29,7 +29,7 @@ class Multiplier(NamedTuple):
 
 def multiplier_of(real: float) -> Multiplier:
     """
-    Return the fixed-point form of a factor: ``QuantizeMultiplier``.
+    Return a factor in fixed-point form: ``QuantizeMultiplier``.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def multiplier_of(real: float) -> Multiplier:
 
 
 def wrapped(x: Numbers) -> np.ndarray:
-    """Return numbers as 32 bits hold them."""
+    """Return numbers wrapped to 32 bits."""
     return ((np.asarray(x, np.int64) + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
@@ -57,9 +57,9 @@ def high_product(a: Numbers, b: Numbers) -> np.ndarray:
     """
     Return the upper 32 bits of twice a product: ``SaturatingRoundingDoublingHighMul``.
 
-    The source divides by 2**31 towards zero after it added 2**30, or 1 - 2**30 to a negative
-    product ``p = -n``. That is ``-((n - 1 + 2**30) // 2**31)``, which equals
-    ``(p + 2**30) // 2**31``: one shift for all signs.
+    The source divides by 2**31 towards zero after adding 2**30, or 1 - 2**30 to a negative product
+    ``p = -n``. The negative result ``-((n - 1 + 2**30) // 2**31)`` equals ``(p + 2**30) // 2**31``:
+    one shift for all signs.
     """
     product = np.multiply(a, b, dtype=np.int64)
     product += 1 << 30
@@ -72,8 +72,8 @@ def halved(x: Numbers, exponent: Numbers) -> np.ndarray:
     """
     Return numbers divided by a power of two, halves away from zero: ``RoundingDivideByPOT``.
 
-    The source compares the rest with half of the divisor, plus 1 for negative numbers. That is
-    ``(x + half - 1) >> exponent`` for these, and ``(x + half) >> exponent`` for others.
+    The source compares the rest with half the divisor, plus 1 for negative numbers. The result is
+    ``(x + half - 1) >> exponent`` for negative numbers, and ``(x + half) >> exponent`` for others.
     """
     x = np.asarray(x, np.int64)
     half = (np.int64(1) << np.asarray(exponent, np.int64)) >> 1
@@ -82,20 +82,20 @@ def halved(x: Numbers, exponent: Numbers) -> np.ndarray:
 
 
 def scaled(x: Numbers, by: Multiplier) -> np.ndarray:
-    """Return ``x`` times a factor: ``MultiplyByQuantizedMultiplier`` of 32-bit numbers."""
+    """Return ``x`` times a factor: ``MultiplyByQuantizedMultiplier`` for 32-bit numbers."""
     left = max(by.shift, 0)
     shifted = wrapped(np.asarray(x, np.int64) << left) if left else x
     return halved(high_product(shifted, by.value), max(-by.shift, 0))
 
 
 def scaled_wide(x: Numbers, by: Multiplier) -> np.ndarray:
-    """Return the same of numbers of 48 bits: ``MultiplyByQuantizedMultiplier`` of ``int64``."""
+    """Return the same for 48-bit numbers: ``MultiplyByQuantizedMultiplier`` for ``int64``."""
     total = 15 - by.shift
     return wrapped((np.asarray(x, np.int64) * reduced(by.value) + (1 << (total - 1))) >> total)
 
 
 def reduced(value: int) -> int:
-    """Return the upper half of a multiplier, rounded."""
+    """Return a multiplier's upper half, rounded."""
     return (value + (1 << 15)) >> 16 if value < 0x7FFF0000 else 0x7FFF
 
 
@@ -111,11 +111,11 @@ def saturated_shift(x: Numbers, exponent: int) -> np.ndarray:
     return clamped(np.asarray(x, np.int64) << exponent, MIN, MAX)
 
 
-# -- functions of numbers with no bit before the point ------------------------------------------
+# -- functions of numbers without integer bits -----------------------------------------------
 
 
 def _exp_near_zero(a: np.ndarray) -> np.ndarray:
-    """Return exp of numbers from -1/4 to 0, by Taylor's series around -1/8."""
+    """Return exp for numbers from -1/4 to 0, by Taylor's series around -1/8."""
     constant, third = 1895147668, 715827883
     x = a + (1 << 28)
     square = high_product(x, x)
@@ -158,7 +158,7 @@ def _newton(a: np.ndarray) -> np.ndarray:
 
 
 def reciprocal_of_one_plus(a: Numbers) -> np.ndarray:
-    """Return 1 / (1 + a) of numbers from 0 to 1: ``one_over_one_plus_x_for_x_in_0_1``."""
+    """Return 1 / (1 + a) for numbers from 0 to 1: ``one_over_one_plus_x_for_x_in_0_1``."""
     # Halving moves the point: the raw number keeps, with one bit before the point.
     return saturated_shift(_newton(np.asarray(a, np.int64)), 1)
 
@@ -180,23 +180,23 @@ def tanh(a: Numbers, integer_bits: int) -> np.ndarray:
 
 
 class Reciprocal(NamedTuple):
-    """``GetReciprocal``: 1 / x as a number with no bit before the point, and its power of two."""
+    """``GetReciprocal``: 1 / x as a number without integer bits, and a power of two."""
 
     value: np.ndarray
     bits_over_unit: np.ndarray
 
 
 def reciprocal(x: Numbers, integer_bits: int) -> Reciprocal:
-    """Return the reciprocal of positive numbers with some bits before the point."""
+    """Return the reciprocal for positive numbers with some integer bits."""
     x = np.asarray(x, np.int64)
-    # Numbers of 32 bits are exact as float64, whose exponent counts their digits.
+    # 32-bit numbers are exact as float64, whose exponent counts the digits.
     headroom = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
     shifted = (x << headroom) - (1 << 31)
     return Reciprocal(reciprocal_of_one_plus(shifted), integer_bits - headroom)
 
 
 def inverse_root(x: int) -> Multiplier:
-    """Return 1 / sqrt(x) of a positive whole number: ``GetInvSqrtQuantizedMultiplierExp``."""
+    """Return 1 / sqrt(x) for a positive whole number: ``GetInvSqrtQuantizedMultiplierExp``."""
     if x <= 1:
         return Multiplier(MAX, 0)
     shift = 11

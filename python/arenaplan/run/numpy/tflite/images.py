@@ -19,9 +19,9 @@ class Side(NamedTuple):
     """One dimension of windows over an image."""
 
     size: int
-    """Rows of the image."""
+    """Image rows."""
     made: int
-    """Rows of the result."""
+    """Result rows."""
     taps: int
     stride: int
     dilation: int
@@ -45,12 +45,12 @@ class Side(NamedTuple):
 
 def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[Side, Side]:
     """
-    Return rows and columns of an operator with windows.
+    Return rows and columns for an operator with windows.
 
     Raises
     ------
     UnsupportedOp
-        If there are no images of four dimensions, or a window has no extent.
+        If an image does not have four dimensions, or a window has no extent.
     """
     return _side(signature, 1, taps[0], "h"), _side(signature, 2, taps[1], "w")
 
@@ -67,13 +67,13 @@ def _side(signature: Signature, axis: int, taps: int, letter: str) -> Side:
     size, made = x.shape[axis], y.shape[axis]
     before = 0
     if signature.attributes.get("padding", _SAME) == _SAME:
-        # `ComputePadding`: of an odd number the larger part is behind.
+        # `ComputePadding`: the larger part of an odd number is behind.
         before = max((-(-size // stride) - 1) * stride + extent - size, 0) // 2
     return Side(size, made, taps, stride, dilation, before)
 
 
 class Rows(NamedTuple):
-    """A block of rows of one image of the result."""
+    """A row block in one image of the result."""
 
     image: int
     start: int
@@ -82,14 +82,14 @@ class Rows(NamedTuple):
 
 class Border:
     """
-    Copies of rows of the image with a border, from which windows are read.
+    Copies of image rows with a border, from which windows are read.
 
     Parameters
     ----------
     fill : number
-        The content of the border.
+        The border content.
     offset : number
-        Addend to each element of the image.
+        Addend to each image element.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Border:
         self._fill, self._offset = fill, self.dtype.type(offset)
 
     def shape(self, count: int) -> tuple[int, int, int]:
-        """Return the shape of the copy for ``count`` rows of the result."""
+        """Return the copy's shape for ``count`` result rows."""
         return (
             self.rows.padded(count),
             self.columns.padded(self.columns.made),
@@ -108,15 +108,15 @@ class Border:
         )
 
     def scratch(self, count: int) -> int:
-        """Return the bytes of the copy for ``count`` rows of the result."""
+        """Return the copy's bytes for ``count`` result rows."""
         return scratch_bytes(self.shape(count), self.dtype)
 
     def array(self, count: int, scratch: Scratch) -> np.ndarray:
-        """Return the memory of the copy."""
+        """Return the copy's memory."""
         return scratch.array(self.shape(count), self.dtype)
 
     def load(self, x: np.ndarray, copy: np.ndarray, block: Rows) -> Run:
-        """Return a function that writes the copy for a block of rows."""
+        """Return a function that writes the copy for a row block."""
         first = block.start * self.rows.stride - self.rows.before
         count = self.rows.padded(block.stop - block.start)
         top, bottom = max(first, 0), min(first + count, self.rows.size)
@@ -154,7 +154,7 @@ class Border:
 
 
 def blocks(images: int, rows: int, length: int) -> Iterator[Rows]:
-    """Yield blocks of at most ``length`` rows, in the order of memory."""
+    """Yield blocks with at most ``length`` rows, in memory order."""
     for image in range(images):
         for start in range(0, rows, length):
             yield Rows(image, start, min(start + length, rows))

@@ -1,9 +1,9 @@
 """
-Functions of ``float32`` as the C library computes them.
+``float32`` functions as computed by the C library.
 
-NumPy has vectorized functions of its own, which differ in the last bit. The GNU C library's
-``expf`` is a table and a polynomial in ``float64``, repeated here; of the other functions the
-``float64`` result is rounded, which is the nearest number and differs in few cases.
+NumPy's vectorized functions differ in the last bit. The GNU C library's ``expf`` is a table and a
+polynomial in ``float64``, repeated here; for the other functions the ``float64`` result is rounded,
+which gives the nearest number and differs in few cases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CUBIC: Final = tuple(
 
 def exp(x: np.ndarray) -> np.ndarray:
     """
-    Return exp of ``float32`` numbers: ``expf`` of the GNU C library since 2.27.
+    Return exp for ``float32`` numbers: ``expf`` in the GNU C library since 2.27.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def exp(x: np.ndarray) -> np.ndarray:
 
 
 def nearest(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function of ``float32`` that rounds the result of ``float64``."""
+    """Return a ``float32`` function that rounds the ``float64`` result."""
 
     def rounded(x: np.ndarray) -> np.ndarray:
         return function(x.astype(np.float64)).astype(np.float32)
@@ -110,7 +110,7 @@ def expm1(x: np.ndarray) -> np.ndarray:
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
-    """Return the hyperbolic tangent: ``tanhf`` of the same library."""
+    """Return the hyperbolic tangent: ``tanhf`` in the same library."""
     one, two = np.float32(1), np.float32(2)
     size = np.abs(x)
     large = expm1(two * np.minimum(size, np.float32(22)))

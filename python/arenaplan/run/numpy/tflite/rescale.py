@@ -1,4 +1,4 @@
-"""From sums of products to numbers of the result: multiply, round, shift, clamp."""
+"""From product sums to result numbers: multiply, round, shift, clamp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import Range
 _LEAST, _MOST = 512, 4096
 """Elements that are worked on at a time: more take fewer calls, and leave the cache."""
 _SHARE: Final = 8
-"""Sums are so many times as large as what is worked on, if these bounds permit."""
+"""Sums are so many times as large as the work block, if these bounds permit."""
 
 
 class _Block(NamedTuple):
@@ -26,7 +26,7 @@ class _Block(NamedTuple):
 
     @staticmethod
     def of(pixels: int, channels: int) -> _Block:
-        """Return the block for sums of some pixels."""
+        """Return the block for the sums at some pixels."""
         count = min(max(pixels * channels // _SHARE, _LEAST), _MOST)
         return _Block(min(pixels, max(count // max(channels, 1), 1)), min(channels, max(count, 1)))
 
@@ -38,7 +38,7 @@ class Rescale:
     Parameters
     ----------
     multipliers : sequence of Multiplier
-        One per channel, or one for all.
+        One factor per channel, or one factor for all.
     bias : array or None
         Addends per channel.
     zero : int
@@ -78,7 +78,7 @@ class Rescale:
 
     @staticmethod
     def scratch(channels: int, pixels: int) -> int:
-        """Return the bytes of scratch memory for sums of some pixels."""
+        """Return the scratch bytes for the sums at some pixels."""
         return 2 * scratch_bytes(_Block.of(pixels, channels), np.int64)
 
     def bind(self, sums: np.ndarray, output: np.ndarray, scratch: Scratch) -> list[Run]:
@@ -90,9 +90,9 @@ class Rescale:
         sums : array
             One row per pixel, one column per channel.
         output : array
-            Results, of the same shape.
+            Results with the same shape.
         scratch : Scratch
-            At least :meth:`scratch` bytes for these, or for more pixels.
+            At least :meth:`scratch` bytes for these pixels, or for more.
         """
         pixels, channels = sums.shape
         block = _Block.of(pixels, channels)
@@ -109,7 +109,7 @@ class Rescale:
     def _run(
         self, sums: np.ndarray, output: np.ndarray, x: np.ndarray, sign: np.ndarray, part: slice
     ) -> None:
-        """Write the results of some pixels and channels."""
+        """Write the results for some pixels and channels."""
         np.copyto(x, sums, casting="unsafe")
         if self._bias is not None:
             np.add(x, self._bias[part], out=x)
@@ -118,7 +118,7 @@ class Rescale:
             _wrap(x)
         np.multiply(x, _own(self._values, part), out=x)
         if not self._wide:
-            # The steps of `fixed.high_product` and `fixed.halved`, in place.
+            # The steps in `fixed.high_product` and `fixed.halved`, in place.
             np.add(x, 1 << 30, out=x)
             np.right_shift(x, 31, out=x)
             np.right_shift(x, 63, out=sign)
@@ -135,11 +135,11 @@ class Rescale:
 
 
 def _own(numbers: np.ndarray, part: slice) -> np.ndarray:
-    """Return the numbers of some channels, or the one for all."""
+    """Return the numbers for some channels, or the only number for all."""
     return numbers if numbers.size == 1 else numbers[part]
 
 
 def _wrap(x: np.ndarray) -> None:
-    """Keep 32 bits of each number, with their sign."""
+    """Keep 32 bits in each number, with the sign."""
     np.left_shift(x, 32, out=x)
     np.right_shift(x, 32, out=x)

@@ -1,4 +1,4 @@
-"""The table of the logistic function with which 16-bit activations are interpolated."""
+"""The logistic table from which 16-bit activations are interpolated."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ SIGMOID: Final = np.array(_NUMBERS.split(), np.int64)
 """
 The logistic function of about i / 24 with 16 bits behind the point.
 
-These are the numbers of ``sigmoid_table_uint16`` of TensorFlow Lite (Apache License 2.0). No
-formula gives them: 44 differ by one from the rounded values.
+These numbers are TensorFlow Lite's ``sigmoid_table_uint16`` (Apache License 2.0). No formula gives
+the numbers: 44 differ by one from the rounded values.
 """

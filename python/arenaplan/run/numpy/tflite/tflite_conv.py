@@ -1,7 +1,7 @@
 """
 Convolutions of integers and of real numbers.
 
-A convolution unrolls the windows of some rows. Matrices of integers are multiplied as floats with
+A convolution unrolls the windows for some rows. Integer matrices are multiplied as floats with
 BLAS: sums of whole numbers are exact in any order as long as each partial sum has fewer bits than a
 float's significand (:func:`~arenaplan.run.numpy.tflite.tflite_products.exact_float`). Real numbers
 are multiplied in the order of the reference kernels (:mod:`arenaplan.run.numpy.tflite.real`).
@@ -37,13 +37,13 @@ from arenaplan.run.numpy.tflite.tflite_products import (
 )
 
 _INT32: Final = 2
-"""The code of the type."""
+"""The type code."""
 
 
 def channel_multipliers(
     signature: Signature, x: Quantity, weights: Quantity, y: Quantity, channels: int
 ) -> list[Multiplier]:
-    """Return the factor of each channel: ``PopulateConvolutionQuantizationParams``."""
+    """Return the factor by channel: ``PopulateConvolutionQuantizationParams``."""
     scales = weights.scales if len(weights.scales) > 1 else weights.scales * channels
     if len(scales) != channels:
         raise refused(signature, f"{channels} channels have {len(scales)} scales")
@@ -62,7 +62,7 @@ def rescale_of(signature: Signature, channels: int) -> Rescale:
 
 
 def is_wide(signature: Signature, bias: int) -> bool:
-    """Whether sums have 64 bits: those of 16-bit inputs whose bias does not say otherwise."""
+    """Return whether sums have 64 bits: 16-bit inputs, unless the bias says otherwise."""
     found = dtype_at(signature, bias)
     if dtype_at(signature, 0) != np.int16:
         return False
@@ -104,7 +104,7 @@ class Convolution(Unrolled):
         return size + (0 if self.is_plain else self.border.scratch(count))
 
     def matrices(self) -> np.ndarray:
-        """Return the weights as one matrix per group, channels of the result last."""
+        """Return the weights as one matrix per group, result channels last."""
 
         def make() -> tuple[np.ndarray, None]:
             grouped = self.weights.reshape(self.groups, -1, self.inner)

@@ -1,4 +1,4 @@
-"""Facts about the operands of a node: scales, zero points, ranges of results."""
+"""Facts about a node's operands: scales, zero points, result ranges."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _BOUNDS: Final = {
 
 
 class Quantity(NamedTuple):
-    """The encoding of an operand: real numbers are ``scale * (number - zero)``."""
+    """An operand's encoding: real numbers are ``scale * (number - zero)``."""
 
     scales: tuple[float, ...]
     zeros: tuple[int, ...]
     axis: int
-    """Dimension of which each index has a scale, if there are several."""
+    """Dimension whose indices each have a scale, if there are several scales."""
 
     @property
     def scale(self) -> float:
@@ -43,7 +43,7 @@ class Quantity(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Bounds of a result, both included."""
+    """Result bounds, both included."""
 
     low: int
     high: int
@@ -61,7 +61,7 @@ def encoding(signature: Signature, position: int, side: str = "input") -> Quanti
     Raises
     ------
     UnsupportedOp
-        If the file has none.
+        If the file has no encoding.
     """
     key = "intermediates" if side == "intermediate" else f"{side}_quantization"
     rows = signature.attributes.get(key, ())
@@ -73,7 +73,7 @@ def encoding(signature: Signature, position: int, side: str = "input") -> Quanti
 
 
 def encoding_or(signature: Signature, position: int, side: str = "input") -> Quantity:
-    """Return the same; of an operand without scales the one of TensorFlow Lite Micro, 0 and 0."""
+    """Return the same; without scales, TensorFlow Lite Micro's encoding, 0 and 0."""
     try:
         return encoding(signature, position, side)
     except UnsupportedOp:
@@ -81,7 +81,7 @@ def encoding_or(signature: Signature, position: int, side: str = "input") -> Qua
 
 
 def dtype_at(signature: Signature, position: int) -> np.dtype[Any] | None:
-    """Return the element type of an input; ``None`` if it is left out."""
+    """Return an input's element type; ``None`` if omitted."""
     tensor = signature.input(position)
     return None if tensor is None else tensor.dtype
 
@@ -101,7 +101,7 @@ def check_types(signature: Signature, *allowed: str) -> None:
     Raises
     ------
     UnsupportedOp
-        If not; the message names them.
+        If not; the message names the types.
     """
     first = dtype_at(signature, 0)
     found = f"{first} {result_dtype(signature)}"
@@ -110,7 +110,7 @@ def check_types(signature: Signature, *allowed: str) -> None:
 
 
 def limits(dtype: np.dtype[Any]) -> Range:
-    """Return the range of an integer type."""
+    """Return an integer type's range."""
     info = np.iinfo(dtype)
     return Range(int(info.min), int(info.max))
 
@@ -128,7 +128,7 @@ def rounded(number: float) -> int:
 
 
 def quantized(number: float, encoded: Quantity) -> int:
-    """Return the number that stands for a real one, as ``float32`` computes it."""
+    """Return the number for a real number, computed in ``float32``."""
     return encoded.zero + rounded(float(np.float32(number) / np.float32(encoded.scale)))
 
 
@@ -154,12 +154,12 @@ def float_range(signature: Signature) -> tuple[float, float]:
 
 def constant_operand(signature: Signature, position: int) -> np.ndarray:
     """
-    Return the data of a constant input.
+    Return a constant input's data.
 
     Raises
     ------
     UnsupportedOp
-        If it is none.
+        If the input is not constant.
     """
     data = signature.constant_data(position)
     if data is None:

@@ -1,4 +1,4 @@
-"""Operators that run other subgraphs: the branches and loops of ONNX do what they do."""
+"""Operators that run other subgraphs, by the kernels for ONNX branches and loops."""
 
 from __future__ import annotations
 

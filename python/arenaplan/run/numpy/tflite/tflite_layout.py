@@ -85,7 +85,7 @@ def _axis(signature: Signature, axis: int, rank: int) -> int:
 
 
 def strided_slice_of(signature: Signature) -> tuple[slice, ...]:
-    """Return the index that first and last indices with steps make, as far as masks let them."""
+    """Return the index for first and last indices with steps, as far as masks permit."""
     masks = signature.attributes
     if masks.get("ellipsis_mask", 0) or masks.get("new_axis_mask", 0):
         raise refused(signature, "it adds dimensions or leaves some out")
@@ -172,7 +172,7 @@ def _moved(step: Step, source: np.ndarray, target: np.ndarray) -> Run | None:
 
 @kernel("SPACE_TO_DEPTH", "DEPTH_TO_SPACE", domain=DOMAIN)
 def space_to_depth(step: Step) -> Run | None:
-    """Squares of pixels become channels, or the reverse."""
+    """Pixel squares become channels, or the reverse."""
     x, y = operand(step, 0), result(step)
     block = int(step.attributes.get("block_size", 1))
     if step.signature.op == "SPACE_TO_DEPTH":
@@ -191,7 +191,7 @@ def _squares(array: np.ndarray, block: int) -> np.ndarray:
 
 @kernel("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND", domain=DOMAIN)
 def space_to_batch(step: Step) -> Run | None:
-    """Squares of pixels become images of a batch, or the reverse."""
+    """Pixel squares become images in a batch, or the reverse."""
     signature = step.signature
     x, y = operand(step, 0), result(step)
     is_forward = signature.op == "SPACE_TO_BATCH_ND"
@@ -211,7 +211,7 @@ _Index: TypeAlias = "tuple[int | slice, ...]"
 def batch_parts(
     signature: Signature, space: Sequence[int], batch: Sequence[int]
 ) -> Iterator[tuple[_Index, _Index]]:
-    """Yield which parts of a batch and of an image have the same elements."""
+    """Yield the parts of a batch and of an image with the same elements."""
     blocks = constant_operand(signature, 1).reshape(-1).tolist()
     edges = constant_operand(signature, 2).reshape(-1, 2).tolist()
     for number in range(batch[0]):
@@ -225,7 +225,7 @@ def batch_parts(
         for axis, (start, block, (before, _)) in enumerate(
             zip(starts, blocks, edges, strict=True), start=1
         ):
-            # Element i of the batch is element i * block + start - before of the space.
+            # Element i in the batch is element i * block + start - before in the space.
             shift = start - before
             first = max(-(shift // block), 0)
             stop = max(min(batch[axis], (space[axis] - 1 - shift) // block + 1), first)
@@ -242,7 +242,7 @@ def blank(signature: Signature) -> int:
 
 @kernel("PAD", "PADV2", domain=DOMAIN)
 def pad(step: Step) -> Run | None:
-    """Borders have a constant, or what stands for 0."""
+    """Borders have a constant, or the number that stands for 0."""
     signature = step.signature
     x, y = operand(step, 0), result(step)
     amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
@@ -260,7 +260,7 @@ def pad(step: Step) -> Run | None:
 
 @kernel("MIRROR_PAD", domain=DOMAIN)
 def mirror_pad(step: Step) -> Run | None:
-    """Borders repeat what is inside, backwards."""
+    """Borders repeat the inside, backwards."""
     x, y = operand(step, 0), result(step)
     inner, parts = mirrored(step.signature, x, y)
     return in_sequence(copy(x, inner), *(copy(source, target) for source, target in parts))
@@ -272,7 +272,7 @@ def mirrored(
     """Return the inside of a result, and the parts that are copied from there to borders."""
     amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
     skip = 1 - int(signature.attributes.get("mode", 0))
-    # Dimension by dimension, each with the borders of those before.
+    # Dimension by dimension, each with the borders of earlier dimensions.
     inner = [slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)]
     if y[tuple(inner)].shape != x.shape:
         raise refused(signature, "its result is too small")
@@ -291,7 +291,7 @@ def mirrored(
 
 @kernel("RESIZE_NEAREST_NEIGHBOR", domain=DOMAIN)
 def resize_nearest(step: Step) -> Run | None:
-    """Each pixel is that of the image at its place."""
+    """Each pixel is the image pixel at its place."""
     x, y = operand(step, 0), result(step)
     if x.ndim != 4 or y.ndim != 4 or (x.shape[0], x.shape[3]) != (y.shape[0], y.shape[3]):
         raise refused(step.signature, "its result has other images or channels")
@@ -309,7 +309,7 @@ def resize_nearest(step: Step) -> Run | None:
 
 
 def nearest_rows(size: int, made: int, attributes: Mapping[str, Any]) -> np.ndarray:
-    """Return the row of the image for each row of the result, as ``float32`` computes it."""
+    """Return the image row for each result row, as computed in ``float32``."""
     one = np.float32
     aligned, half = attributes.get("align_corners", 0), attributes.get("half_pixel_centers", 0)
     ratio = one(size - 1) / one(made - 1) if aligned and made > 1 else one(size) / one(made)
@@ -323,7 +323,7 @@ def nearest_rows(size: int, made: int, attributes: Mapping[str, Any]) -> np.ndar
 
 @kernel("GATHER", "EMBEDDING_LOOKUP", domain=DOMAIN)
 def gather(step: Step) -> Run | None:
-    """Rows of an operand, whose numbers are another one."""
+    """Rows of an operand, by the row numbers in another operand."""
     signature = step.signature
     swapped = signature.op == "EMBEDDING_LOOKUP"
     x, index, y = operand(step, int(swapped)), operand(step, 1 - int(swapped)), result(step)
@@ -358,7 +358,7 @@ def _checked(number: int, count: int) -> int:
 
 @kernel("GATHER_ND", domain=DOMAIN)
 def gather_nd(step: Step) -> Run | None:
-    """Parts of an operand, whose first indices are another one."""
+    """Parts of an operand, by the first indices in another operand."""
     x, index, y = operand(step, 0), operand(step, 1), result(step)
     depth = index.shape[-1]
     rows = index.reshape(-1, depth)
@@ -399,7 +399,7 @@ def dynamic_update_slice(step: Step) -> Run | None:
 
 @kernel("SELECT_V2", domain=DOMAIN)
 def select(step: Step) -> Run | None:
-    """Elements of one operand or the other; all are broadcast."""
+    """Elements from one operand or the other; all are broadcast."""
     condition, x, y, made = (*(operand(step, at) for at in range(3)), result(step))
     if not x.dtype == y.dtype == made.dtype:
         raise refused(step.signature, "its operands have different types")

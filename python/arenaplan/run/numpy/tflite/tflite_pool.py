@@ -86,7 +86,7 @@ class _Pool:
         return runs
 
     def _combined(self, windows: np.ndarray, made: np.ndarray) -> Run:
-        """Return a function that takes the largest element of each window, or adds them up."""
+        """Return a function that takes each window's largest element, or adds up elements."""
         parts = [windows[:, :, row, column] for row, column in np.ndindex(*windows.shape[2:4])]
         combine = np.maximum if self.is_max else np.add
         if self.signature.op == "L2_POOL_2D":
@@ -117,7 +117,7 @@ class _Pool:
 
 
 def _squares(parts: list[np.ndarray], made: np.ndarray) -> None:
-    """Add up the squares of the elements of windows, one row of the result at a time."""
+    """Add up squares under windows, one result row at a time."""
     made.fill(0)
     for part in parts:
         for row, target in zip(part, made, strict=True):
@@ -126,7 +126,7 @@ def _squares(parts: list[np.ndarray], made: np.ndarray) -> None:
 
 
 def _taps(side: Side) -> np.ndarray:
-    """Return how many rows of the image each window has."""
+    """Return the number of image rows under each window."""
     first = np.arange(side.made) * side.stride - side.before
     return np.minimum(first + side.taps, side.size) - np.maximum(first, 0)
 

@@ -31,7 +31,7 @@ from arenaplan.run.numpy.tflite.tflite_products import exact_float
 from arenaplan.run.numpy.tflite.unary import logistic16, real_logistic, tanh16
 
 _TANH: Final = 4
-"""The code of the activation."""
+"""The activation code."""
 
 
 @kernel("READ_VARIABLE", domain=DOMAIN)
@@ -54,7 +54,7 @@ def assign_variable(step: Step) -> Run | None:
 
 @kernel("SVDF", domain=DOMAIN)
 def svdf(step: Step) -> Run | None:
-    """A filter of rank 1 over features, and one over time of which the state is the memory."""
+    """A rank-1 filter over features, and a filter over time whose memory is the state."""
     signature = step.signature
     x, state, y = operand(step, 0), operand(step, 4), result(step)
     features, times = constant_operand(signature, 1), constant_operand(signature, 2)
@@ -163,7 +163,7 @@ GATES: Final = {
     "cell": (3, 7, 14),
     "leave": (4, 8, 15),
 }
-"""Weights of the input, of the hidden state, and bias."""
+"""Weights for the input, for the hidden state, and bias."""
 HIDDEN, CELL = 18, 19
 Q12: Final = Quantity((2.0**-12,), (0,), 0)
 _KINDS: Final = {
@@ -175,7 +175,7 @@ _KINDS: Final = {
 
 
 def check_lstm(signature: Signature) -> None:
-    """Raise unless an LSTM of such a form runs."""
+    """Raise unless an LSTM with such types runs."""
     present = {at for at, tensor in enumerate(signature.inputs) if tensor is not None}
     if present != {0, HIDDEN, CELL, *(at for gate in GATES.values() for at in gate)}:
         raise refused(signature, "it has peepholes, projections or norms, or lacks a weight")
@@ -209,7 +209,7 @@ def lstm(step: Step) -> Run | None:
 
 
 class _IntegerLstm:
-    """One step of integers: ``LstmStep``."""
+    """An integer step: ``LstmStep``."""
 
     def __init__(self, step: Step) -> None:
         signature = step.signature
@@ -234,8 +234,8 @@ class _IntegerLstm:
         self._clip = int(min(max(clip / state, -32768.0), 32767.0)) if clip > 0 else 0
 
     def advance(self, x: np.ndarray, hidden: np.ndarray, cell: np.ndarray) -> None:
-        """Update the state of one sequence."""
-        # The output gate sees the hidden state before it changes.
+        """Update one sequence's state."""
+        # The output gate reads the hidden state before the change.
         sums = [_short(of_x(x) + of_hidden(hidden)) for of_x, of_hidden in self._gates]
         forget, enter, leave = (logistic16(sums[at], (3, 0)) for at in (0, 1, 3))
         new = tanh16(sums[2], (3, 0))
@@ -254,7 +254,7 @@ def _short(x: np.ndarray) -> np.ndarray:
 
 
 class _Product:
-    """A gate's product with its weights, as numbers with 12 bits behind the point."""
+    """A gate's product with the weights, as numbers with 12 fractional bits."""
 
     def __init__(
         self, step: Step, weights: int, source: int, x: Quantity, bias: int | None, *, wide: bool
@@ -278,7 +278,7 @@ class _Product:
 
 
 class _RealLstm:
-    """One step of real numbers, sums made element by element."""
+    """A step with real numbers, sums made element by element."""
 
     def __init__(self, step: Step) -> None:
         def columns(at: int) -> list[np.ndarray]:
@@ -291,7 +291,7 @@ class _RealLstm:
         self._clip = FLOAT.type(step.attributes.get("cell_clip", 0.0))
 
     def advance(self, x: np.ndarray, hidden: np.ndarray, cell: np.ndarray) -> None:
-        """Update the state of one sequence."""
+        """Update one sequence's state."""
         sums = [
             (_real_product(x, of_x) + bias) + _real_product(hidden, of_hidden)
             for of_x, of_hidden, bias in self._gates
@@ -305,7 +305,7 @@ class _RealLstm:
 
 
 def _real_product(x: np.ndarray, columns: list[np.ndarray]) -> np.ndarray:
-    """Return sums of products, one after the other."""
+    """Return product sums, one product after the other."""
     sums = np.zeros(len(columns[0]), FLOAT)
     for number, column in zip(x, columns, strict=True):
         sums += number * column

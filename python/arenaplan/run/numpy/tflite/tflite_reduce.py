@@ -1,4 +1,4 @@
-"""Reductions of some dimensions, and positions of extremes."""
+"""Reductions over some dimensions, and positions of extremes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reduced_axes(signature: Signature) -> list[int]:
 
 
 def _sums(signature: Signature) -> list[list[Choice]]:
-    """Return the workspace: one sum per element of the result."""
+    """Return the workspace: one sum per result element."""
     y = signature.outputs[0]
     if y is None or prod(y.shape) == 0 or signature.op in _EXTREMES:
         return []
@@ -49,7 +49,7 @@ def _sums(signature: Signature) -> list[list[Choice]]:
 
 @kernel("MEAN", "SUM", domain=DOMAIN, workspace=_sums)
 def mean(step: Step) -> Run | None:
-    """The division is part of the factor of integers."""
+    """The division is part of the integer factor."""
     signature = step.signature
     check_types(signature, "float32 float32", "int8 int8", "int16 int16")
     x, y = operand(step, 0), result(step)
@@ -70,7 +70,7 @@ def mean(step: Step) -> Run | None:
 
         def real() -> None:
             sums.fill(0)
-            for part in parts:  # One after the other, as the source adds.
+            for part in parts:  # One after the other, as in the source.
                 np.add(sums, part, out=sums)
             np.divide(sums, divisor, out=y)
 
@@ -160,7 +160,7 @@ def arg_extreme(step: Step) -> Run | None:
 
 @kernel("CUMSUM", domain=DOMAIN)
 def cumsum(step: Step) -> Run | None:
-    """Sums of integers are rescaled as in an addition."""
+    """Integer sums are rescaled as in an addition."""
     signature = step.signature
     check_types(signature, "float32 float32", "int8 int8")
     x, y = operand(step, 0), result(step)
@@ -187,7 +187,7 @@ def cumsum(step: Step) -> Run | None:
 
 
 def _real_sums(line: np.ndarray, target: np.ndarray, is_exclusive: bool) -> None:
-    """Add up numbers of one line."""
+    """Add up numbers along one line."""
     total = np.zeros(1, FLOAT)
     for at in range(0, len(line), FEW):
         part = np.concatenate([total, line[at : at + FEW]])
@@ -197,12 +197,12 @@ def _real_sums(line: np.ndarray, target: np.ndarray, is_exclusive: bool) -> None
 
 
 def _integer_sums(signature: Signature) -> Any:
-    """Return a function that adds up numbers of one line."""
+    """Return a function that adds up numbers along one line."""
     a, b = encoding(signature, 0), encoding(signature, 0, "output")
     twice = 2 * a.scale
     inner = multiplier_of(a.scale / twice)
     last = multiplier_of(twice / ((1 << 20) * b.scale))
-    # The source begins with the number 0, and not with the one that stands for 0.
+    # The source begins with the number 0, and not with the number that stands for 0.
     first = int(scaled(np.int64(-a.zero) << 20, inner))
 
     def function(line: np.ndarray, target: np.ndarray, is_exclusive: bool) -> None:

@@ -1,4 +1,4 @@
-"""``RESIZE_BILINEAR``, one row of the result at a time."""
+"""``RESIZE_BILINEAR``, one result row at a time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _ONE = 1 << 10
 
 
 class Sides(NamedTuple):
-    """Between which rows, or columns, of the image those of the result lie."""
+    """The image rows, or columns, around each result row or column."""
 
     low: np.ndarray
     high: np.ndarray
     near: np.ndarray
-    """The weight of the lower one."""
+    """The lower neighbor's weight."""
     far: np.ndarray
 
 
 def real_sides(signature: Signature, size: int, made: int) -> Sides:
-    """Return the sides as ``float32`` computes them: ``ComputeInterpolationValues``."""
+    """Return the sides as computed in ``float32``: ``ComputeInterpolationValues``."""
     one = np.float32
     attributes = signature.attributes
     scale = one(size) / one(made)
@@ -89,7 +89,7 @@ def resize_bilinear(step: Step) -> Run | None:
 
 
 def _real_mean(corners: Any, rows: Any, columns: Any) -> np.ndarray:
-    """Add up in the order of the source."""
+    """Add up in the source's order."""
     total: np.ndarray = corners[0] * rows[0] * columns[0] + corners[1] * rows[1] * columns[0]
     made: np.ndarray = (total + corners[2] * rows[0] * columns[1]) + corners[3] * rows[1] * columns[
         1

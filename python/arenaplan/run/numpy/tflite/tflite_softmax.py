@@ -26,11 +26,11 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
 _DIFFERENCE_BITS: Final = 5
 _SUM_BITS: Final = 12
 _PIECE: Final = FEW // 4
-"""Elements of a row, or of some rows, that functions with many temporary arrays work on."""
+"""Elements in a row, or in some rows, for functions with many temporary arrays."""
 
 
 def _scratch(signature: Signature) -> list[list[Choice]]:
-    """Return the workspace: a row as ``int64`` or ``float32``, in which parts of it are kept."""
+    """Return the workspace: a row as ``int64`` or ``float32``, where row parts are kept."""
     x = signature.inputs[0]
     if x is None or not x.shape or prod(x.shape) == 0:
         return []
@@ -52,8 +52,8 @@ def by_rows(step: Step, function: _OfRows) -> Run | None:
     Parameters
     ----------
     function : callable
-        ``function(x, y, scratch)`` gets rows of the input and of the output, and as many of
-        ``int64`` to work on. Temporary arrays have at most :data:`FEW` elements, or one row.
+        ``function(x, y, scratch)`` gets rows of the input and the output, and as many ``int64``
+        scratch rows. Temporary arrays have at most :data:`FEW` elements, or one row.
     """
     x, y = operand(step, 0), result(step)
     if y.size == 0:
@@ -75,18 +75,18 @@ def by_rows(step: Step, function: _OfRows) -> Run | None:
 
 
 def _pieces(depth: int) -> list[slice]:
-    """Return parts of rows, so that temporary arrays of long rows are short."""
+    """Return row parts, so that temporary arrays for long rows are short."""
     return [slice(at, at + _PIECE) for at in range(0, depth, _PIECE)]
 
 
 def _softmax_scale(beta: float, scale: float) -> Multiplier:
-    """Return the factor of differences: ``PreprocessSoftmaxScaling``."""
+    """Return the factor for differences: ``PreprocessSoftmaxScaling``."""
     real = min(beta * scale * (1 << (31 - _DIFFERENCE_BITS)), (1 << 31) - 1.0)
     return multiplier_of(real)
 
 
 def softmax_exps(scale: float, beta: float) -> np.ndarray:
-    """Return exp of differences of 8-bit numbers from 0 on; exp of larger ones counts as 0."""
+    """Return exp for 8-bit differences from 0 on; exp of larger differences counts as 0."""
     factor = _softmax_scale(beta, scale)
     differences = -np.arange(min(256, fixed.radius(_DIFFERENCE_BITS, factor.shift) + 1))
     shifted = fixed.wrapped(differences << factor.shift)
@@ -95,7 +95,7 @@ def softmax_exps(scale: float, beta: float) -> np.ndarray:
 
 @kernel("SOFTMAX", domain=DOMAIN, workspace=_scratch, in_order=True)
 def softmax(step: Step) -> Run | None:
-    """8-bit numbers by gemmlowp's functions, 16-bit ones by tables."""
+    """8-bit numbers by gemmlowp's functions, 16-bit numbers by tables."""
     signature = step.signature
     check_types(signature, "float32 float32", "int8 int8", "int8 int16", "int16 int16")
     beta = float(step.attributes.get("beta", 1.0))
@@ -147,7 +147,7 @@ _STEPS: Final = 512
 
 
 def _table16(function: Callable[[np.ndarray], np.ndarray], scale: Any, zero: int) -> np.ndarray:
-    """Return 513 entries of a function: ``LUTPopulateInt16`` with results of scale 2 / 65535."""
+    """Return 513 entries for a function: ``LUTPopulateInt16`` with result scale 2 / 65535."""
     one = np.float32
     made = one(2) / one(65535)
     low, high = scale * one(-32768 - zero), scale * one(32767 - zero)
@@ -175,7 +175,7 @@ def _looked_up(values: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 
 def softmax_tables(scale: float, beta: float) -> tuple[Multiplier, np.ndarray, np.ndarray]:
-    """Return the factor of differences of 16-bit numbers, and tables of exp and of 1 / (1 + x)."""
+    """Return the factor for 16-bit differences, and tables for exp and 1 / (1 + x)."""
     one = np.float32
     exps = _table16(libm.exp, one(10) / one(65535), 32767)
     inverses = _table16(lambda v: one(1) / (one(1) + v), one(1) / one(65535), -32768)

@@ -1,4 +1,4 @@
-"""``TRANSPOSE_CONV``: each pixel of the image is added to a window of the result."""
+"""``TRANSPOSE_CONV``: each image pixel is added to a result window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WEIGHTS, _IMAGE, _BIAS = 1, 2, 3
 
 
 class _Scatter:
-    """The operands, and the parts of the result that each tap adds to."""
+    """The operands, and the result parts that each tap adds to."""
 
     def __init__(self, signature: Signature) -> None:
         x, y = signature.input(_IMAGE), signature.outputs[0]
@@ -36,7 +36,7 @@ class _Scatter:
         self.signature, self.image, self.made = signature, x, y
         self.is_real = x.dtype == FLOAT
         self.weights = constant_operand(signature, _WEIGHTS)
-        # The first input is the shape of the result.
+        # The first input is the result shape.
         check_operands(_moved(signature))
         self.offset = 0 if self.is_real else -encoding(signature, _IMAGE).zero
         self.dtype = FLOAT if self.is_real else exact_float(self.weights, self.offset, x.dtype)
@@ -123,8 +123,8 @@ class _Scatter:
         """
         Return a function that adds product by product.
 
-        The source goes through the image, so that an element of the result gets the products of the
-        last tap first; those of one pixel come channel by channel.
+        The source goes through the image, so that a result element gets the last tap's products
+        first; products at one pixel come channel by channel.
         """
         _, down, across, depth = self.weights.shape
         work = []
@@ -176,7 +176,7 @@ def scatter_sides(signature: Signature) -> tuple[int, int]:
 
 
 def _moved(signature: Signature) -> Signature:
-    """Return the signature of a convolution with the same operands."""
+    """Return the signature for a convolution with the same operands."""
     return replace(signature, inputs=(signature.inputs[_IMAGE], signature.inputs[_WEIGHTS]))
 
 

@@ -1,8 +1,8 @@
 """
-Operators that compute each element from one: by table for 8 and 16 bits.
+Operators that compute each element from one element: by table for 8 and 16 bits.
 
-The result of a number of one or two bytes does not depend on others, so it is computed once, with
-the arithmetic of the reference kernel, and looked up in each run.
+The result for a one- or two-byte number depends on nothing else, so the result is computed once,
+with the reference kernel's arithmetic, and looked up in each run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_real(step: Step) -> bool:
 
 def elementwise(step: Step, function: Callable[[np.ndarray], Any]) -> Run | None:
     """Return a function that computes block by block."""
-    # The functions of `libm` have a dozen temporary arrays.
+    # The functions in `libm` have a dozen temporary arrays.
     return by_blocks(function, [operand(step, 0)], result(step), few=FEW // 4)
 
 
@@ -90,7 +90,7 @@ def leaky_relu(step: Step) -> Run | None:
         return elementwise(step, lambda x: np.where(x > 0, x, x * FLOAT.type(alpha)))
     x, y = _sides(step.signature)
     slope = x.scale * alpha / y.scale
-    # Multipliers are positive: the sign of a slope is applied to the product.
+    # Multipliers are positive: a slope's sign is applied to the product.
     below, above = multiplier_of(abs(slope)), multiplier_of(x.scale / y.scale)
     sign = -1 if slope < 0 else 1
 
@@ -137,7 +137,7 @@ def hard_swish(step: Step) -> Run | None:
 
 
 def _upper(value: int) -> int:
-    """Return the upper half of a multiplier: ``DownScaleInt32ToInt16Multiplier``."""
+    """Return a multiplier's upper half: ``DownScaleInt32ToInt16Multiplier``."""
     return 32767 if value >= fixed.MAX - (1 << 15) else (value + (1 << 15)) >> 16
 
 
@@ -161,7 +161,7 @@ def _fraction_multiplier(scale: float) -> Multiplier:
 
 
 def table_multiplier(signature: Signature, most: int) -> tuple[int, int]:
-    """Return the factor to the scale of the 16-bit table, and how far right it shifts."""
+    """Return the factor to the 16-bit table's scale, and the right shift."""
     x, y = _sides(signature)
     if x.zero or y.zero or y.scale != 2.0**-15:
         raise refused(signature, "16-bit results have the scale 2**-15 and all zero points are 0")
@@ -177,7 +177,7 @@ def table_multiplier(signature: Signature, most: int) -> tuple[int, int]:
 
 
 def _interpolated(values: np.ndarray, factor: tuple[int, int], bits: int) -> Any:
-    """Return arguments, and entries of the table between which they lie, ``bits`` apart."""
+    """Return arguments, and the table entries around them, ``bits`` apart."""
     multiplier, shift = factor
     half = 1 << (shift - 1) if shift > 0 else 0
     argument = (values * multiplier + half) >> shift
@@ -190,7 +190,7 @@ def _interpolated(values: np.ndarray, factor: tuple[int, int], bits: int) -> Any
 
 @kernel("LOGISTIC", domain=DOMAIN, in_order=True)
 def logistic(step: Step) -> Run | None:
-    """8-bit numbers by gemmlowp's function, 16-bit ones by a table with interpolation."""
+    """8-bit numbers by gemmlowp's function, 16-bit numbers by a table with interpolation."""
     check_types(step.signature, *_SAME)
     if is_real(step):
         return elementwise(step, real_logistic)
@@ -203,7 +203,7 @@ def logistic(step: Step) -> Run | None:
 def _by_gemmlowp(
     step: Step, function: Callable[[np.ndarray, int], np.ndarray], bits: int, less: int
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function of 8-bit numbers, whose results lose ``bits`` and are ``less``."""
+    """Return an 8-bit function, whose results lose ``bits`` and are ``less``."""
     x = encoding(step.signature, 0)
     by = _fraction_multiplier(x.scale)
     edge = fixed.radius(4, by.shift)
@@ -218,14 +218,14 @@ def _by_gemmlowp(
 
 
 def logistic16(values: np.ndarray, factor: tuple[int, int]) -> np.ndarray:
-    """Return the logistic function of 16-bit numbers, after a factor."""
+    """Return the logistic function for 16-bit numbers, after a factor."""
     argument, at, made = _interpolated(values, factor, 9)
     made = np.where(at >= 255, 0x7FFF << 10, made)
     return np.where(argument >= 0, made + (1 << 9), (1 << 25) - made + (1 << 9) - 1) >> 10
 
 
 def tanh16(values: np.ndarray, factor: tuple[int, int]) -> np.ndarray:
-    """Return the hyperbolic tangent of 16-bit numbers, after a factor."""
+    """Return the hyperbolic tangent for 16-bit numbers, after a factor."""
     argument, at, made = _interpolated(values, factor, 8)
     made = np.where(at >= 255, 0xFFFF << 8, made)
     one = 1 << 23
@@ -234,7 +234,7 @@ def tanh16(values: np.ndarray, factor: tuple[int, int]) -> np.ndarray:
 
 @kernel("TANH", domain=DOMAIN, in_order=True)
 def tanh(step: Step) -> Run | None:
-    """8-bit numbers by gemmlowp's function, 16-bit ones by a table with interpolation."""
+    """8-bit numbers by gemmlowp's function, 16-bit numbers by a table with interpolation."""
     check_types(step.signature, *_SAME)
     if is_real(step):
         return elementwise(step, libm.tanh)
@@ -248,7 +248,7 @@ _LARGE, _SMALL = np.float32(16.619047164916992), np.float32(-9.0)
 
 
 def real_logistic(x: np.ndarray) -> np.ndarray:
-    """Return the logistic function with the cut-offs of the reference kernel."""
+    """Return the logistic function with the reference kernel's cut-offs."""
     one = np.float32(1)
     usual = one / (one + libm.exp(-x))
     return np.where(x > _LARGE, one, np.where(x < _SMALL, libm.exp(x), usual))
@@ -259,7 +259,7 @@ def real_logistic(x: np.ndarray) -> np.ndarray:
 
 @kernel("ELU", domain=DOMAIN, in_order=True)
 def elu(step: Step) -> Run | None:
-    """8-bit numbers by the function of real ones."""
+    """8-bit numbers by the real function."""
     check_types(step.signature, "float32 float32", "int8 int8")
 
     def function(x: np.ndarray) -> np.ndarray:
@@ -309,7 +309,7 @@ def rsqrt(step: Step) -> Run | None:
 
     def one(value: int) -> int:
         if value <= 0:
-            return 127  # Of negative numbers the source makes an error.
+            return 127  # The source makes an error for negative numbers.
         by = fixed.inverse_root(value)
         made = scaled(np.int64(1), Multiplier(by.value, by.shift + 20))
         return int(scaled(made, factor)) + y.zero
@@ -327,7 +327,7 @@ _REAL: Final[dict[str, Callable[[np.ndarray], Any]]] = {
     "FLOOR": np.floor,
     "LOG": libm.nearest(np.log),
     "NEG": np.negative,
-    # Of numbers that round to zero the source returns 0, not -0.
+    # For numbers that round to zero the source returns 0, not -0.
     "ROUND": lambda x: np.where(x == 0, x, np.rint(x) + 0.0),
     "SIN": libm.nearest(np.sin),
     "SQRT": np.sqrt,
