@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.code_walk import CodeWalk
 from arenaplan.tflite.reader.composites import decomposed
-from arenaplan.tflite.reader.entries import chosen, covers_of
+from arenaplan.tflite.reader.entries import chosen, covers_of, entries_of
 from arenaplan.tflite.reader.offline import read_offsets
 from arenaplan.tflite.reader.runnable import RunnableWalk
 from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
@@ -30,7 +30,7 @@ from arenaplan.tflite.runtime.build import KERNEL_SETS, REFERENCE, Build
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_for_tflm", "load_tflite", "open_tflite", "own_arena"]
+__all__ = ["graph_for_tflm", "load_tflite", "open_tflite", "own_arena", "signatures_of"]
 
 
 def load_tflite(source: Source, *, bind: Bind | None = None, signature: str | None = None) -> Graph:
@@ -105,6 +105,18 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
         return graph
 
     return graph_with
+
+
+def signatures_of(source: Source) -> tuple[str, ...]:
+    """
+    Return the names of a file's entry points.
+
+    Raises
+    ------
+    PlannerError, OSError
+        If the model is malformed, or the file cannot be read.
+    """
+    return tuple(entries_of(parse(read_bytes(source)[0])))
 
 
 def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Graph:
