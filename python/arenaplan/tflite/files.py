@@ -92,13 +92,17 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
 
     def graph_with(bind: Bind | None) -> Graph:
         whole = decomposed(model)
+
+        def code(*, streams: bool) -> Graph:
+            seen = covered(CodeWalk(whole, name, bind, streams=streams).run())
+            seen.target = "c-code"
+            return seen
+
         graph = covered(Walk(whole, name, bind).run())
         graph.target = "litert" if covers.signature else "tflm"
         graph.add_variant("numpy", lambda: covered(RunnableWalk(whole, name, bind).run()))
-        graph.add_variant("c-code", lambda: covered(CodeWalk(whole, name, bind).run()))
-        graph.add_variant(
-            "c-code-rows", lambda: covered(CodeWalk(whole, name, bind, streams=True).run())
-        )
+        graph.add_variant("c-code", lambda: code(streams=False))
+        graph.add_variant("c-code-rows", lambda: code(streams=True))
         graph.add_variant("tflm", tflm)
         for kernels in KERNEL_SETS:
             graph.add_variant(f"tflm:{kernels}", partial(tflm, Build(kernels, shares=True)))
