@@ -426,9 +426,9 @@ def test_models_with_other_dimensions_are_one_batch(
     # The file is read once, however many names it does not have.
     reads: list[Path] = []
 
-    def counting(path: Path, limits: Limits) -> Any:
+    def counting(path: Path, limits: Limits, name: str | None) -> Any:
         reads.append(path)
-        return open_model(path, limits)
+        return open_model(path, limits, name)
 
     monkeypatch.setattr(jobs, "open_model", counting)
     many = {"batch": 16, "seq": 5, **{f"other{index}": 1 for index in range(5)}}

@@ -11,7 +11,7 @@ import pytest
 import arenaplan as ap
 from arenaplan.base import errors
 from arenaplan.cli import main
-from arenaplan.deploy.code import generated, streamed
+from arenaplan.deploy.code import code_text, generated, streamed
 from arenaplan.deploy.code.code_site import LOWERINGS
 from arenaplan.deploy.export import EXPORTERS, c_code
 from c_networks import random_net
@@ -78,11 +78,11 @@ def test_operators_are_equal(title: str, tmp_path: Path) -> None:
     case = CASES[title]
     ((seed, data),) = models(case)
     graph = ap.load(data)
-    plan = ap.plan(graph, target="c-code")
     if title in WITHOUT_KERNEL:
         with pytest.raises(errors.UnsupportedOp, match=case.name):
-            generated(graph, plan, name="model")
+            ap.plan(graph, target="c-code")
         return
+    plan = ap.plan(graph, target="c-code")
     program = CodeProgram(graph, generated(graph, plan, name="model"), tmp_path, flags=["-O0"])
     runs = [inputs_of(graph.for_target("numpy"), f"{seed}/{run}") for run in range(RUNS)]
     for made, right in zip(program.run(runs), expected(graph, runs), strict=True):
@@ -121,7 +121,10 @@ def test_operators_without_a_kernel_are_refused_by_name(tmp_path: Path) -> None:
             continue
         path = tmp_path / "model.tflite"
         path.write_bytes(model_of(case))
-        assert main(["export", str(path), "--to", "c-code", "-o", str(tmp_path / "out")]) == 3
+        to_code = [["export", str(path), "--to"], ["fit", str(path), "--to"], ["plan", str(path)]]
+        for words in to_code:
+            out = ["c-code", "-o", str(tmp_path / "out")]
+            assert main([*words, *(out if "--to" in words else ["--target", "c-code"])]) == 3
         with pytest.raises(errors.UnsupportedOp, match=case.name):
             c_code(ap.load(path))
         refused.add(case.name)
@@ -280,3 +283,33 @@ def test_plans_for_the_interpreter_name_the_bytes_of_code(
     least = ap.plan(ap.load(path), target="c-code").arena_bytes
     assert main(["plan", str(path)]) == 0
     assert f"as C code    {least:,} bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 7, 100_000])
+def test_whole_numbers_are_written_as_they_are(dtype: str, count: int) -> None:
+    info = np.iinfo("uint8" if dtype == "bool" else dtype)
+    most = 1 if dtype == "bool" else info.max
+    data = np.random.default_rng(count).integers(
+        info.min, most, count, endpoint=True, dtype=info.dtype
+    )
+    data[:2] = [info.min, most][:count]
+    text = code_text.array("T", "k", data.astype(dtype).reshape(1, -1))
+    body = re.sub(r"INT64_C\((-?\d+)\)", r"\1", text[text.index("{") + 1 : text.index("}")])
+    for bits in (32, 64):
+        body = body.replace(f"INT{bits}_MIN", str(-(1 << (bits - 1))))
+    assert [int(word) for word in body.split(",") if word.strip()] == (data.tolist() or [0])
+    assert max(map(len, text.split("\n"))) <= 210
+
+
+@pytest.mark.parametrize("special", [[], [np.inf, -np.inf, np.nan]])
+def test_real_numbers_are_written_to_the_last_bit(special: list[float]) -> None:
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 50_000, dtype=np.uint32)
+    data = bits.view(np.float32)
+    data = np.concatenate([data[np.isfinite(data)], np.float32([0, -0.0, 1, 1e-45, *special])])
+    text = code_text.array("float", "k", data)
+    body = text[text.index("{") + 1 : text.index("}")]
+    words = [word.strip().removesuffix("f") for word in body.split(",") if word.strip()]
+    named = {"NAN": "nan", "INFINITY": "inf", "-INFINITY": "-inf"}
+    again = np.array([float(named.get(word, word)) for word in words]).astype(np.float32)
+    np.testing.assert_array_equal(again.view(np.uint32), data.view(np.uint32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,15 @@ import flat
 from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.cli.syntax import COMMANDS
+from arenaplan.deploy.export import EXPORTERS
 from arenaplan.formats import open_partial
 from arenaplan.formats.partial import NOTHING_KNOWN
+from arenaplan.report.batch.jobs import Job, run_job
 from arenaplan.run.dynamic.model_stages import NOTHING_DONE, stage_graph
+from arenaplan.tflite import files
+from arenaplan.tflite.reader import tflite_model
 from raising import raises
+from strip_models import random_network
 from test_spaces import sealed
 
 SMALL = 4
@@ -331,6 +337,53 @@ def test_a_batch_has_the_bytes_of_the_largest_signature(tiny_first: bool, tmp_pa
     assert main(["batch", str(path), "-o", str(out), "--processes", "1"]) == 0
     row = json.loads(out.read_text())
     assert (row["arena_bytes"], row["status"], row["covers"]) == (32768, "optimal", "")
+
+
+READERS = {
+    "plan": [[], ["--budget", "1GiB"], ["--pointer", "32"], ["--target", "c", "--json"]],
+    "gate": [["--budget", "1GiB"], ["--budget", "1"]],
+    "explain": [[]],
+    "inspect": [[]],
+    "run": [[]],
+    "export": [["-o", "{out}", "--to", form] for form in EXPORTERS],
+    "fit": [["-o", "{out}"], ["-o", "{out}", "--to", "c-code"]],
+    "map": [["-o", "{out}.html"]],
+    "batch": [[]],
+}
+"""Commands that read a model, with options."""
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_command_reads_a_file_once_and_walks_a_signature_once(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figures in a report are of one content, even if the file changes meanwhile."""
+    one, two = tmp_path / "one.tflite", _signatures(tmp_path / "two.tflite")
+    one.write_bytes(random_network(1))
+    opened: list[object] = []
+    walked: list[str] = []
+    opener, walk = tflite_model._open_at_once, files.Walk
+
+    def counted(path: str, flags: int) -> int:
+        opened.append(path)
+        return opener(path, flags)
+
+    def walking(model: Any, name: str, *given: Any) -> Any:
+        walked.extend([name] if name else [])  # Other orders of operators are of no file.
+        return walk(model, name, *given)
+
+    monkeypatch.setattr(tflite_model, "_open_at_once", counted)
+    monkeypatch.setattr(files, "Walk", walking)
+    for path, options in itertools.product((one, two), READERS[command]):
+        opened.clear()
+        walked.clear()
+        words = [word.format(out=tmp_path / "out") for word in options]
+        if command == "batch":  # The command has a process for it.
+            run_job(Job(str(path)))
+        else:
+            main([command, str(path), *words])
+        assert len(opened) == 1, words
+        assert len(walked) == len(set(walked)), words
 
 
 @pytest.mark.parametrize("target", TARGETS[".tflite"])

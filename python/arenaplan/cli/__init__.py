@@ -93,8 +93,9 @@ def _execute(options: argparse.Namespace) -> None:
         return
     from arenaplan.base.limits import applied
     from arenaplan.cli.sources import limits_of, read_model
+    from arenaplan.tflite.reader.tflite_model import read_once
 
-    with applied(limits_of(options)):
+    with applied(limits_of(options)), read_once():
         options.model = read_model(options.model)
         execute(options)
 

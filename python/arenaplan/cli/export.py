@@ -199,12 +199,12 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
     if reader is not None and chosen.target is None:
         chosen = replace(chosen, target=reader)
     try:
-        graph, plan, watch = planned(options, chosen)
+        graph, plan, watch, _ = planned(options, chosen)
     except (UnsupportedSubgraph, UndefinedValue):
         if options.target is not None or not is_tflite(options.model):
             raise
         # Only the runtime's own clock knows when such a model needs tensors.
-        graph, plan, watch = planned(options, replace(chosen, target="tflm"))
+        graph, plan, watch, _ = planned(options, replace(chosen, target="tflm"))
     watch.raise_if_stopped()
     return graph, plan
 

@@ -149,7 +149,7 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     text = _plan_text(options.model)
     if text is not None:
         return _from_file(text, options)
-    graph, plan, watch = planned(options)
+    graph, plan, watch, _ = planned(options)
     with redirect_stdout(sys.stderr):  # The picture may go to stdout.
         tell_covers(plan.covers)
         tell_flow(graph)

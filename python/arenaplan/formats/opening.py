@@ -29,7 +29,7 @@ from arenaplan.graph.sizes import Bind, OpenBind, Source
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load", "open_model", "open_partial", "suffix_of"]
+__all__ = ["load", "open_model", "open_partial", "signatures_for", "suffix_of"]
 
 
 class _Importer(NamedTuple):
@@ -187,6 +187,36 @@ def open_model(
             return graph_with(None if bind is None else solved(bind))
 
     return limited
+
+
+def signatures_for(
+    source: Source, target: str | None, limits: Limits | None = None
+) -> Sequence[str | None]:
+    """
+    Return the signatures of a model that a target's runtime runs, each to be read by its name.
+
+    ``(None,)`` for a file with one entry point, and for TensorFlow Lite Micro, which runs the first
+    signature alone and whose total covers the whole file.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model, as for :func:`load`.
+    target : str, optional
+        The target's name; by default that of the file format.
+    limits : Limits, optional
+        Limits for the file, as for :func:`open_model`.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load`.
+    """
+    if suffix_of(source) != ".tflite" or (target or "").partition(":")[0] == "tflm":
+        return (None,)
+    (limits or current()).admit(source)
+    names = importlib.import_module("arenaplan.tflite.files").signatures_of(source)
+    return names if len(names) > 1 else (None,)
 
 
 _OTHERS = {
