@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -487,23 +489,51 @@ PLANNING = ["plan", "gate --budget 1GiB", "explain", "inspect", "map -o -"]
 """Commands that plan."""
 
 
+def _with_own_operator(path: Path) -> Path:
+    """Write a model with an operator of nobody whose result has a declared shape."""
+    steps = [helper.make_node("Mine", ["x"], ["h"], "my own", domain="acme"), *_TAIL]
+    path = _onnx(path, steps, _WIDE, _X)
+    model = onnx.load(path)
+    model.opset_import.append(helper.make_opsetid("acme", 1))
+    model.graph.value_info.append(helper.make_tensor_value_info("h", *_X["x"]))
+    onnx.save(model, path)
+    return path
+
+
 @pytest.mark.parametrize("target", ["numpy", "cupy", "c-code"])
 @pytest.mark.parametrize("command", [*PLANNING, "export --to csv -o -", "plan --share concurrent"])
 def test_no_plan_is_for_a_runner_without_a_kernel(
     command: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = [helper.make_node("Mine", ["x"], ["h"], "my own", domain="acme"), *_TAIL]
-    path = _onnx(tmp_path / "mine.onnx", steps, _WIDE, _X)
-    model = onnx.load(path)
-    model.opset_import.append(helper.make_opsetid("acme", 1))
-    model.graph.value_info.append(helper.make_tensor_value_info("h", *_X["x"]))
-    onnx.save(model, path)
+    path = _with_own_operator(tmp_path / "mine.onnx")
     name, *options = command.split()
     models = [path, path] if "--share" in options else [path]
     code, printed = _judge([name, *models, "--target", target, *options], capsys)
     assert code == 3, printed
     assert "my own" in printed
     assert main([name, *map(str, models), "--target", "nodes", *options]) == 0
+
+
+_REFUSED = """
+import sys, arenaplan as ap
+for target in sys.argv[2:]:
+    try:
+        ap.plan(ap.load(sys.argv[1]), target=target)
+    except ap.PlannerError as error:
+        print(target, error.kind)
+"""
+
+
+def test_a_program_that_never_imports_the_command_line_is_refused_the_same_targets(
+    tmp_path: Path,
+) -> None:
+    path = str(_with_own_operator(tmp_path / "mine.onnx"))
+    names = [target.name for target in ap.targets()]
+    program = [sys.executable, "-c", _REFUSED, path, *names]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {"c-code UnsupportedOp", "numpy UnsupportedOp"} <= {*said}
+    refused = {name for name in names if main(["plan", path, "--target", name]) != 0}
+    assert {line.split()[0] for line in said} == refused
 
 
 @pytest.mark.parametrize("command", PLANNING)

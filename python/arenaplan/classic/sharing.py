@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from arenaplan import _core
 from arenaplan._core import Assign, StoragePlan
@@ -267,27 +267,3 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> G
     (0,)
     """
     return graph.with_after(_core.order_mutations(graph.core, _listed(elementwise)))
-
-
-def report_storage_sharing(
-    graph: Graph, *, strategy: str = "storage-sharing", **options: Any
-) -> dict[str, Any]:
-    """Return the ``arenaplan plan --strategy storage-sharing --json`` document."""
-    result = share_storage(graph, **options)
-    return {
-        "model": graph.name,
-        "strategy": strategy,
-        "values": len(graph.values),
-        "nodes": len(graph.nodes),
-        "blocks": [{"bytes": block.bytes, "space": block.space} for block in result.blocks],
-        "allocated_bytes": result.allocated_bytes,
-        "not_allocated": result.not_allocated,
-        "match_range": result.match_range,
-        "storage_ids": {
-            value.name: code
-            for value, code in zip(graph.values, result.storage_ids, strict=True)
-            if code >= 0
-        },
-        "colors": result.colors,
-        "digest": graph.digest,
-    }

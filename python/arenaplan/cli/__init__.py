@@ -32,11 +32,7 @@ from arenaplan.base.errors import (
 from arenaplan.cli.parser import command_at, make_parser, parse
 from arenaplan.cli.printing import Voice, in_words, paint, plain, set_voice, voice
 from arenaplan.cli.syntax import COMMANDS
-from arenaplan.graph.costs import register_kernels
 
-register_kernels(
-    "c-code", lambda graph: import_module("arenaplan.deploy.code.code_steps").require_kernels(graph)
-)
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
 

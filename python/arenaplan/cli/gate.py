@@ -11,7 +11,7 @@ from arenaplan.base.errors import BaselineError, InvalidOption, PlannerError, fa
 from arenaplan.base.limits import applied
 from arenaplan.cli.micro import arena_of
 from arenaplan.cli.models import each_signature, needed_by, plan_options, seen_by
-from arenaplan.cli.printing import print_json, say, shown, size
+from arenaplan.cli.printing import print_json, say, shown, size, voice
 from arenaplan.cli.sources import is_stream, limits_of, read_model, read_plan, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
@@ -28,6 +28,8 @@ def execute(options: argparse.Namespace) -> None:
         raise InvalidOption("--json, --markdown and --junit - all ask for stdout")
     if options.update and options.baseline in (None, "-"):
         raise InvalidOption("option --update: --baseline names the file to write")
+    if options.update and options.allow_growth and "allow-growth" not in voice.sources:
+        raise InvalidOption("option --allow-growth: --update takes the new plan, however large")
     baselines = _baselines(options)
     pairs: list[tuple[Gate, Path | None]] = []
     errors: list[Exception] = []
@@ -96,7 +98,9 @@ def _gates(options: argparse.Namespace, baseline: Path | None) -> list[Gate]:
 def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> Gate:
     """Plan a graph and judge the plan."""
     limits = Limits.of(replace(plan_options(options), budget=options.budget))
-    limits.require_rule(baseline)
+    allowed = options.allow_growth or Growth()
+    # Growth from a file of settings is for the models that have a baseline.
+    limits.require_rule(baseline, Growth() if "allow-growth" in voice.sources else allowed)
     old = None
     if baseline is not None and not options.update:
         try:
@@ -115,7 +119,7 @@ def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> G
         old = Layout.of(made)  # The rule of an update: the new plan itself.
     needed = needed_by(options, made) if isinstance(made, Plan) and limits.budgets else None
     try:
-        gate = judged(seen, made, limits, old, options.allow_growth or Growth(), needed)
+        gate = judged(seen, made, limits, old, allowed, needed)
     except BaselineError as error:
         raise BaselineError(f"{str(baseline)!r}: {error}") from None
     if isinstance(made, Plan) and any(not row.passed and row.rule == "budget" for row in gate.rows):
