@@ -101,6 +101,7 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
         graph = covered(Walk(whole, name, bind).run())
         graph.target = "litert" if covers.signature else "tflm"
         graph.add_variant("numpy", lambda: covered(RunnableWalk(whole, name, bind).run()))
+        graph.add_variant("cupy", lambda: graph.for_target("numpy"))
         graph.add_variant("c-code", lambda: code(streams=False))
         graph.add_variant("c-code-rows", lambda: code(streams=True))
         graph.add_variant("tflm", tflm)

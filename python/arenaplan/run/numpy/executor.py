@@ -368,7 +368,7 @@ class Executor(Tenant, metaclass=ExecutorType):
             return {
                 value.name: self._given[value.index]
                 if value.index in self._given
-                else _handed_out(value, setup.arrays[value.index], borrow)
+                else handed_out(value, setup.arrays[value.index], borrow)
                 for value in self._outputs
             }
 
@@ -431,7 +431,7 @@ def quiet_arithmetic() -> Iterator[None]:
         yield
 
 
-def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
+def handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
     """Return an output as a copy, or as a read-only view."""
     if is_packed(value.dtype):
         return loaded(array, value.shape, value.dtype)
