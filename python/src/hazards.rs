@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
+use crate::arguments::{Arg, Text};
 use crate::call::{self, admit};
 use crate::error::OrRaise;
 use crate::results::{Hazard, Timetable};
@@ -76,8 +77,8 @@ impl Hazards {
     }
 
     /// Return the edges to a step: the steps that it waits for.
-    fn of(&self, step: usize) -> Vec<Hazard> {
-        self.inner.of(step).iter().map(row).collect()
+    fn of(&self, step: Arg<usize>) -> Vec<Hazard> {
+        self.inner.of(*step).iter().map(row).collect()
     }
 
     /// Return, by step, the steps that wait for it.
@@ -94,12 +95,12 @@ impl Hazards {
     ///     The time of each step.
     /// workers : int
     ///     Number of workers.
-    fn timetable(&self, costs: Vec<u64>, workers: u32) -> Timetable {
-        self.inner.timetable(&costs, workers).into()
+    fn timetable(&self, costs: Arg<Vec<u64>>, workers: Arg<u32>) -> Timetable {
+        self.inner.timetable(&costs, *workers).into()
     }
 
     /// Return the time of the longest chain of steps that wait for each other.
-    fn critical_path(&self, costs: Vec<u64>) -> u64 {
+    fn critical_path(&self, costs: Arg<Vec<u64>>) -> u64 {
         self.inner.critical_path(&costs).span
     }
 
@@ -113,9 +114,9 @@ impl Hazards {
 
     /// Return the hazards that JSON text holds.
     #[staticmethod]
-    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        admit(py, text.len())?;
-        let text = text.to_vec();
+    fn from_json(py: Python<'_>, text: Text<'_>) -> PyResult<Self> {
+        admit(py, text.0.len())?;
+        let text = text.0.to_vec();
         let items = text.len() / BYTES_PER_EDGE;
         let read = call::run(py, items, move |_, _| arenaplan::plan::Hazards::from_json(&text))?;
         Ok(read.or_raise(py)?.into())

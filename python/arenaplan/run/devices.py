@@ -33,8 +33,9 @@ def executor_class(device: object) -> type[Any]:
     InvalidOption
         If no device has such a name.
     """
-    kind = device.partition(":")[0] if isinstance(device, str) else "cuda"
-    if kind not in _CLASSES:
+    is_open = hasattr(device, "allocate")
+    kind = "cuda" if is_open else str(device).partition(":")[0]
+    if kind not in _CLASSES or not (is_open or isinstance(device, str)):
         known = ", ".join(f"{name} or {name}:NUMBER" for name in _CLASSES)
         raise InvalidOption(f"option device: {device!r} is not cpu, {known}")
     return _CLASSES[kind]()

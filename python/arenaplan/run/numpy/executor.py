@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena, Plan, ThreadTeam
 from arenaplan.base.amounts import whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, fault
 from arenaplan.formats import load as load_model
 from arenaplan.graph import Graph, Value
@@ -126,6 +127,7 @@ class Executor(Tenant):
             return object.__new__(cast("type[Self]", executor_class(device)))
         return object.__new__(cls)
 
+    @typed
     def __init__(
         self,
         graph: Graph | Source,
@@ -242,6 +244,7 @@ class Executor(Tenant):
         with self.arena.lease():
             return {name: _shown(array, borrow) for name, array in self._states().items()}
 
+    @typed
     def restore(
         self,
         states: Mapping[str, ArrayLike],
