@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.effects import Effects, InPlace
@@ -15,6 +16,7 @@ from arenaplan.graph.graph import Graph
 from arenaplan.graph.ops.own_ops import TRAINING
 
 
+@typed
 def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     """
     Return a graph in which some inputs are states that outputs replace in place.

@@ -57,7 +57,7 @@ def read(
     OSError
         If the file cannot be read.
     """
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         size, at = os.fstat(file.fileno()).st_size, 0
         while at < size:
             try:
@@ -73,7 +73,7 @@ def read(
 
 def read_at(path: str | os.PathLike[str], offset: int) -> bytes:
     """Return the record that begins at a byte, which :func:`index` has; raises as :func:`read`."""
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if not 0 <= offset < size:
             raise fault(
@@ -92,7 +92,7 @@ def index(path: str | os.PathLike[str]) -> dict[int, int]:
         If a line is not a key and a byte; the message names the line.
     """
     found: dict[int, int] = {}
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         for number, line in enumerate(file, 1):
             words = line.split()
             if len(words) != 2 or not all(word.isdigit() for word in words):

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import ModelProto
 
 from arenaplan.base.amounts import whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats import load
@@ -63,6 +64,7 @@ class Decoder:
     ...     print(list(decoder.generate([1, 17, 4], 16)))
     """
 
+    @typed
     def __init__(self, model: Source, room: int, bind: Mapping[str, int] | None = None) -> None:
         self.room = whole_number(room, "room")
         if self.room < 1:

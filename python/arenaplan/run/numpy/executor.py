@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena, Plan, ThreadTeam
 from arenaplan.base.amounts import whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, fault
 from arenaplan.graph import Graph, Value
 from arenaplan.planner.plan_options import PlanOptions
@@ -128,6 +129,7 @@ class Executor(Tenant, metaclass=ExecutorType):
 
     kind = "cpu"
 
+    @typed
     def __init__(
         self,
         graph: Graph | Source | PlanFamily | Callable[..., Graph],
@@ -245,6 +247,7 @@ class Executor(Tenant, metaclass=ExecutorType):
         with self.arena.lease():
             return {name: _shown(array, borrow) for name, array in self._states().items()}
 
+    @typed
     def restore(
         self,
         states: Mapping[str, ArrayLike],
