@@ -294,7 +294,7 @@ def test_the_page_does_what_it_says(
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / "operators-of-your-own.md"
     snippets.run_page(page)
-    assert capsys.readouterr().out.splitlines() == ["64.0", "[8. 8. 8.]", "True True"]
+    assert capsys.readouterr().out.splitlines() == ["64.0", "[8. 8. 8.]"]
     (source,) = [block.text for block in snippets.blocks_of(page.read_text()) if block.title]
     body = source.partition("def scale")[2].partition("if __name__")[0]
     assert len([line for line in body.splitlines() if line.strip()]) <= 20
