@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
+import snippets
 from arenaplan.train import exchanging
 from arenaplan.train.exchanging import Reduce
 from raising import raises
@@ -334,3 +338,54 @@ def test_mistakes_with_a_store_are_named() -> None:
     with raises("InvalidOption", match="'w' holds int64, and an array pushed float64"):
         store.push("w", np.zeros(3))
     assert store.pull("w").tolist() == [0, 0, 0]
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exchange.md"
+TRANSPORTS = {
+    "over_torch.py": ("torch", []),
+    "over_ray.py": ("ray", []),
+    "over_mpi.py": ("mpi4py", ["mpiexec", "-n", "2"]),
+}
+
+
+def test_the_page_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    snippets.run_page(PAGE)
+    assert capsys.readouterr().out.splitlines() == ["True", "True", "[1.5 1.5 1.5]"]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("script", TRANSPORTS)
+def test_two_processes_train_as_one(script: str, tmp_path: Path) -> None:
+    library, launcher = TRANSPORTS[script]
+    pytest.importorskip(library)
+    if launcher and shutil.which(launcher[0]) is None:
+        pytest.skip(f"no {launcher[0]}")
+    for block in snippets.blocks_of(PAGE.read_text()):
+        if block.title:
+            (tmp_path / block.title).write_text(block.text)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    said = subprocess.run(
+        [*launcher, sys.executable, script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    first, second = (line for line in said.splitlines() if line.startswith("[('v'"))
+    assert first == second
+    names: dict[str, Any] = {}
+    exec(compile((tmp_path / "ranks.py").read_text(), "ranks.py", "exec"), names)
+    whole = names["train"](0, 1)
+    for name, values in ast.literal_eval(first):
+        np.testing.assert_allclose(np.array(values), whole[name], atol=1e-6)
+
+
+def test_every_transport_is_tried() -> None:
+    titles = [block.title for block in snippets.blocks_of(PAGE.read_text()) if block.title]
+    assert titles == ["ranks.py", *TRANSPORTS]

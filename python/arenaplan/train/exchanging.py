@@ -194,10 +194,10 @@ def _reduced(step: Step) -> Run:
     if not 0 <= number < len(_REDUCERS):
         raise UndefinedValue("no function for this exchange: call arenaplan.train.exchange first")
     reduce = _REDUCERS[number]
-    turns = [turn for turn in step.outputs[1:] if turn is not None]
+    turn = step.output(1)
 
     def run() -> None:
-        for turn in turns:
+        if turn is not None:
             turn.fill(False)
         np.copyto(made, own)
         found = reduce(flat, clock.run - 1)
