@@ -47,6 +47,28 @@ _IMPORTERS: Mapping[str, _Importer] = {
 }
 
 
+FOREIGN: Final[Mapping[str, str]] = {
+    ".pte": "a program of ExecuTorch, planned before: read the program of torch.export (.pt2) that "
+    "it was made of, or give a plan to its compiler (docs/integrations.md)",
+    **dict.fromkeys(
+        (".mlir", ".mlirbc", ".stablehlo"),
+        "StableHLO: give the function of JAX that it was made of to from_jaxpr",
+    ),
+    ".ort": "a model of ONNX Runtime: read the .onnx file that it was made of",
+    **dict.fromkeys((".task", ".litertlm"), "a bundle of LiteRT: take the .tflite files out of it"),
+    **dict.fromkeys(
+        (".keras", ".h5", ".pb"), "a model of TensorFlow: convert it to .tflite or .onnx"
+    ),
+    **dict.fromkeys((".mlpackage", ".mlmodel"), "a model of Core ML: export the original to .onnx"),
+    **dict.fromkeys(
+        (".pt", ".pth", ".bin"), "data of torch.save: export the program by torch.export (.pt2)"
+    ),
+    **dict.fromkeys(
+        (".gguf", ".safetensors"), "a file of weights without operators: export the model to .onnx"
+    ),
+}
+"""What files are that are not read, and what to do, by suffix."""
+
 SUFFIXES = tuple(suffix for suffix in _IMPORTERS if suffix != ".json")
 """Suffixes of files that are always models."""
 
@@ -332,6 +354,8 @@ def suffix_of(source: Source) -> str:
     if not isinstance(source, bytes):
         suffix = Path(source).suffix.lower()
         if suffix not in _IMPORTERS:
+            if suffix in FOREIGN:
+                raise NotAModel(f"{str(source)!r} is {FOREIGN[suffix]}")
             known = ", ".join(sorted(_IMPORTERS))
             raise NotAModel(f"{str(source)!r} has the suffix {suffix!r}; models end in {known}")
         return suffix
