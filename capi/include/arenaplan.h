@@ -52,7 +52,7 @@
 #define AP_NO_OFFSET UINT64_MAX
 
 /**
- * The number of an absent value or node.
+ * The number for an absent value or node.
  */
 #define AP_NONE UINT32_MAX
 
@@ -235,7 +235,7 @@ typedef enum ap_hazard_kind {
 } ap_hazard_kind;
 
 /**
- * The proven status of a size.
+ * A size's proven status.
  */
 typedef enum ap_status {
     /**
@@ -345,7 +345,7 @@ typedef struct ap_memory {
      */
     void *pointer;
     /**
-     * Number of bytes.
+     * Byte count.
      */
     size_t bytes;
 } ap_memory;
@@ -361,11 +361,11 @@ typedef struct ap_operand {
      */
     void *pointer;
     /**
-     * Number of bytes.
+     * Byte count.
      */
     size_t bytes;
     /**
-     * Number of the value, or `AP_NONE`.
+     * Value number, or `AP_NONE`.
      */
     uint32_t value;
     /**
@@ -383,15 +383,15 @@ typedef struct ap_step_memory {
      */
     uint32_t size;
     /**
-     * Number of inputs.
+     * Input count.
      */
     uint32_t input_count;
     /**
-     * Number of outputs.
+     * Output count.
      */
     uint32_t output_count;
     /**
-     * Number of workspaces.
+     * Workspace count.
      */
     uint32_t workspace_count;
     /**
@@ -415,11 +415,11 @@ typedef struct ap_step_memory {
  */
 typedef struct ap_hazard {
     /**
-     * Index of the step that waits.
+     * The waiting step's index.
      */
     uint32_t after;
     /**
-     * Index of the step that must end before.
+     * The required earlier step's index.
      */
     uint32_t before;
     /**
@@ -437,15 +437,15 @@ typedef struct ap_model_info {
      */
     uint32_t size;
     /**
-     * Number of shapes.
+     * Shape count.
      */
     uint32_t shape_count;
     /**
-     * Name of the model.
+     * Model name.
      */
     const char *name;
     /**
-     * Names of the variable dimensions.
+     * Variable dimension names.
      */
     const char *const *dims;
     /**
@@ -453,7 +453,7 @@ typedef struct ap_model_info {
      */
     uint64_t arena_bytes;
     /**
-     * Number of dimensions.
+     * Dimension count.
      */
     uint32_t dim_count;
     /**
@@ -471,7 +471,7 @@ typedef struct ap_model_shape_info {
      */
     uint32_t size;
     /**
-     * Number of dimensions.
+     * Dimension count.
      */
     uint32_t dim_count;
     /**
@@ -479,11 +479,11 @@ typedef struct ap_model_shape_info {
      */
     const uint64_t *sizes;
     /**
-     * Digest of the graph, in hexadecimal.
+     * Graph digest, in hexadecimal.
      */
     const char *digest;
     /**
-     * Bytes of all arenas together.
+     * Total arena bytes.
      */
     uint64_t arena_bytes;
 } ap_model_shape_info;
@@ -495,11 +495,11 @@ typedef struct ap_model_shape_info {
  */
 typedef struct ap_dim {
     /**
-     * Name of the dimension.
+     * Dimension name.
      */
     const char *name;
     /**
-     * Size of the dimension.
+     * Dimension size.
      */
     uint64_t size;
 } ap_dim;
@@ -571,7 +571,7 @@ typedef struct ap_buffer {
      */
     uint64_t upper;
     /**
-     * Bytes of the buffer.
+     * Buffer bytes.
      */
     uint64_t bytes;
     /**
@@ -584,11 +584,11 @@ typedef struct ap_buffer {
      */
     uint64_t offset;
     /**
-     * Number of the space.
+     * Space number.
      */
     uint32_t space;
     /**
-     * Number of gaps.
+     * Gap count.
      */
     uint32_t gap_count;
     /**
@@ -690,7 +690,7 @@ typedef struct ap_space_packing {
      */
     uint32_t size;
     /**
-     * The proven status of the peak.
+     * The peak's proven status.
      */
     enum ap_status status;
     /**
@@ -745,7 +745,7 @@ typedef struct ap_plan_options {
      */
     uint32_t flags;
     /**
-     * Name of the target, such as "nodes" or "c"; null stands for "nodes", one node per step.
+     * Target name, such as "nodes" or "c"; null stands for "nodes", one node per step.
      */
     const char *target;
     /**
@@ -753,7 +753,7 @@ typedef struct ap_plan_options {
      */
     uint64_t alignment;
     /**
-     * Bytes of the arena; 0 is no limit.
+     * Arena bytes; 0 is no limit.
      */
     uint64_t capacity;
     /**
@@ -800,7 +800,7 @@ typedef struct ap_plan_info {
      */
     uint32_t size;
     /**
-     * The proven status of the arena bytes.
+     * The arena bytes' proven status.
      */
     enum ap_status status;
     /**
@@ -808,7 +808,7 @@ typedef struct ap_plan_info {
      */
     const char *model;
     /**
-     * Digest of the planned graph, in hexadecimal.
+     * Planned graph digest, in hexadecimal.
      */
     const char *digest;
     /**
@@ -816,7 +816,7 @@ typedef struct ap_plan_info {
      */
     const char *target;
     /**
-     * Bytes of all arenas together, without the caller's buffers.
+     * Total arena bytes, without the caller's buffers.
      */
     uint64_t arena_bytes;
     /**
@@ -828,7 +828,7 @@ typedef struct ap_plan_info {
      */
     uint32_t space_count;
     /**
-     * Number of spaces that are arenas.
+     * Space count, arenas only.
      */
     uint32_t arena_count;
     /**
@@ -836,7 +836,7 @@ typedef struct ap_plan_info {
      */
     uint32_t value_count;
     /**
-     * Number of steps.
+     * Step count.
      */
     uint32_t step_count;
 } ap_plan_info;
@@ -854,7 +854,7 @@ typedef struct ap_plan_space_info {
      */
     uint32_t caller_value;
     /**
-     * Name of the space.
+     * Space name.
      */
     const char *name;
     /**
@@ -876,11 +876,11 @@ typedef struct ap_plan_value_info {
      */
     uint32_t size;
     /**
-     * Number of the space.
+     * Space number.
      */
     uint32_t space;
     /**
-     * Name of the value.
+     * Value name.
      */
     const char *name;
     /**
@@ -888,7 +888,7 @@ typedef struct ap_plan_value_info {
      */
     uint64_t offset;
     /**
-     * Bytes of the value.
+     * Value bytes.
      */
     uint64_t bytes;
     /**
@@ -930,15 +930,15 @@ typedef struct ap_plan_step_info {
      */
     uint32_t size;
     /**
-     * Number of nodes in the step.
+     * Node count in the step.
      */
     uint32_t node_count;
     /**
-     * Name of the last node.
+     * The last node's name.
      */
     const char *name;
     /**
-     * Numbers of the nodes in the graph, in order.
+     * Node numbers in the graph, in order.
      */
     const uint32_t *nodes;
     /**
@@ -946,19 +946,19 @@ typedef struct ap_plan_step_info {
      */
     const struct ap_share *shares;
     /**
-     * Number of shares.
+     * Share count.
      */
     uint32_t share_count;
     /**
-     * Number of inputs.
+     * Input count.
      */
     uint32_t input_count;
     /**
-     * Number of outputs.
+     * Output count.
      */
     uint32_t output_count;
     /**
-     * Number of workspaces.
+     * Workspace count.
      */
     uint32_t workspace_count;
     /**
@@ -1025,7 +1025,7 @@ typedef struct ap_pool_numbers {
      */
     uint32_t waiting;
     /**
-     * Bytes of the blocks that are leased now.
+     * Bytes in the blocks that are leased now.
      */
     uint64_t leased_bytes;
     /**
@@ -1116,7 +1116,7 @@ enum ap_code ap_arena_allocate(const struct ap_plan *plan, struct ap_arena **are
 void ap_arena_free(struct ap_arena *arena);
 
 /**
- * Returns the bytes of a value, by the value's number in the graph.
+ * Returns a value's bytes, by the value's number in the graph.
  *
  * Fails with `AP_CODE_NOT_FOUND` if the value has no place.
  */
@@ -1312,7 +1312,7 @@ enum ap_code ap_problem_reserve(struct ap_problem *problem,
                                 uint64_t upper);
 
 /**
- * Returns the number of buffers; 0 if `problem` is null.
+ * Returns the buffer count; 0 if `problem` is null.
  */
 size_t ap_problem_count(const struct ap_problem *problem);
 
@@ -1393,7 +1393,7 @@ enum ap_status ap_packing_status(const struct ap_packing *packing);
 uint64_t ap_packing_peak(const struct ap_packing *packing);
 
 /**
- * Returns the number of visited search nodes, the unit of the node limit; 0 if `packing` is null.
+ * Returns the visited search nodes, the unit of the node limit; 0 if `packing` is null.
  */
 uint64_t ap_packing_nodes(const struct ap_packing *packing);
 
@@ -1416,7 +1416,7 @@ const uint64_t *ap_packing_offsets(const struct ap_packing *packing);
 uint32_t ap_packing_space_of(const struct ap_packing *packing, uint64_t buffer);
 
 /**
- * Returns the number of offsets; 0 if `packing` is null.
+ * Returns the offset count; 0 if `packing` is null.
  */
 size_t ap_packing_count(const struct ap_packing *packing);
 

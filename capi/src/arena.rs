@@ -58,7 +58,7 @@ impl Arena {
             let address = u64::try_from(memory.pointer.addr()).unwrap_or(u64::MAX);
             if !Alignment::new(space.alignment)?.divides(address) {
                 let text = format!(
-                    "memory {index} begins at {address:#x}, which is no multiple of {}",
+                    "memory {index} begins at {address:#x}, which must be a multiple of {}",
                     space.alignment
                 );
                 return Err(Failure::new(Code::MemoryMisaligned, text));

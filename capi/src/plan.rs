@@ -112,7 +112,7 @@ impl Plan {
             0 => Effort::Default,
             EFFORT_FAST => Effort::Fast,
             EFFORT_MAX => Effort::Max,
-            other => return Err(Failure::argument(format!("there is no effort {other}"))),
+            other => return Err(Failure::argument(format!("effort {other} is not 0, 1 or 2"))),
         };
         let mut planner = Planner::new()
             .target(&target)

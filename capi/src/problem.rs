@@ -197,7 +197,7 @@ impl Problem {
         let place = self.known(buffer)?;
         possible("a range", high)?;
         if low > high {
-            return Err(Failure::argument(format!("the bytes {low}..{high} are no range")));
+            return Err(Failure::argument(format!("bytes {low}..{high}: low must be below high")));
         }
         self.buffers[place].range = Some(low..high);
         Ok(())
@@ -214,7 +214,7 @@ impl Problem {
     pub(crate) fn set_spaces(&mut self, buffer: u64, spaces: &[u32]) -> Result<()> {
         let place = self.known(buffer)?;
         if spaces.is_empty() {
-            return Err(Failure::argument("there is no space that the buffer may be in"));
+            return Err(Failure::argument("no space is permitted: give at least one"));
         }
         if let Some(space) = spaces.iter().find(|&&it| position(it) >= self.spaces.len()) {
             return Err(Failure::argument(format!("there is no space {space}")));
@@ -245,7 +245,7 @@ impl Problem {
         }
         possible("a range", high)?;
         if low >= high {
-            return Err(Failure::argument(format!("the bytes {low}..{high} are no range")));
+            return Err(Failure::argument(format!("bytes {low}..{high}: low must be below high")));
         }
         self.reserved.push((space, low..high));
         Ok(())

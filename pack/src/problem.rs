@@ -159,7 +159,7 @@ impl Buffer {
         spaces.sort_unstable();
         spaces.dedup();
         let Some(&first) = spaces.first() else {
-            let reason = "there is no space that it may be in".into();
+            let reason = "no space is permitted: give at least one".into();
             return Err(Error::InvalidBuffer { buffer: 0, reason });
         };
         self = self.with_space(first);

@@ -117,7 +117,7 @@ Version of the Rust core.
 @final
 class Allocation:
     """
-    Bytes of an incremental arena, and when they are needed.
+    Bytes in an incremental arena with a live range.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -143,16 +143,15 @@ class Allocation:
 @final
 class Arena:
     """
-    Memory that plans run in: that of :meth:`Plan.commit`, or memory of the caller.
+    Memory that plans run in: from :meth:`Plan.commit`, or the caller's.
 
-    ``Arena(memory)`` takes any writable buffer without gaps, such as a NumPy array, a ``bytearray``,
-    an ``mmap`` or the ``buf`` of a ``SharedMemory``, uses it where it is, and holds on to it until
-    the arena is closed. An executor asks for as many bytes as its plan needs, and for the alignment
-    of the plan.
+    ``Arena(memory)`` takes any writable buffer without gaps, such as a NumPy array, a
+    ``bytearray``, an ``mmap`` or the ``buf`` of a ``SharedMemory``, uses the buffer in place, and
+    holds the buffer until the arena is closed. An executor asks for the plan's bytes and alignment.
 
-    An arena is a writable buffer of bytes: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")``
-    and ``numpy.from_dlpack(arena)`` share its memory and keep it alive. One run at a time
-    may use it: see :meth:`lease`.
+    An arena is a writable byte buffer: ``memoryview(arena)``, ``numpy.frombuffer(arena, "u1")`` and
+    ``numpy.from_dlpack(arena)`` share the memory and keep the memory alive. Only one run at a time
+    may use an arena: see :meth:`lease`.
 
     Parameters
     ----------
@@ -162,7 +161,7 @@ class Arena:
     Raises
     ------
     InvalidBuffer
-        If the memory is no buffer of main memory, is read-only, or has gaps.
+        If the memory is not a buffer in main memory, is read-only, or has gaps.
 
     Examples
     --------
@@ -180,16 +179,16 @@ class Arena:
         """
     def __dlpack__(self, /, **options: object) -> Any:
         """
-        Share the memory as DLPack, by way of NumPy.
+        Share the memory as DLPack, through NumPy.
         """
     def __dlpack_device__(self, /) -> tuple[int, int]:
         """
-        DLPack's name of the device: main memory.
+        DLPack's device name: main memory.
         """
     def __enter__(self, /) -> Arena: ...
     def __exit__(self, /, *_exception: object) -> None:
         """
-        Close the arena unless views of it are still alive: they keep the memory.
+        Close the arena, unless views are still alive: views keep the memory.
         """
     def __len__(self, /) -> int: ...
     def __new__(cls, /, memory: object) -> Arena: ...
@@ -198,16 +197,16 @@ class Arena:
     @property
     def address(self, /) -> int:
         """
-        Address of the first byte.
+        Address: the first byte.
         """
     def close(self, /) -> None:
         """
-        Free the memory; memory of the caller is let go, and stays as it is.
+        Free the memory; the caller's memory is let go, and stays unchanged.
 
         Raises
         ------
         ArenaInUse
-            If buffers share it.
+            If buffers share the memory.
         ArenaBusy
             If a run has the arena.
         """
@@ -223,7 +222,7 @@ class Arena:
         Raises
         ------
         ArenaBusy
-            If another run has it.
+            If another run has the arena.
         ArenaState
             If the arena is closed.
         """
@@ -246,7 +245,7 @@ class Arena:
 @final
 class ArenaBytes:
     """
-    Bytes of the temporary and of the persistent arena of an incremental planner.
+    Arena bytes of an incremental planner.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -258,12 +257,12 @@ class ArenaBytes:
     @property
     def persistent(self, /) -> int:
         """
-        Bytes of the arena of states.
+        Bytes of the arena for states.
         """
     @property
     def temporary(self, /) -> int:
         """
-        Bytes of the arena of values that die.
+        Bytes of the arena for values that die.
         """
 
 @final
@@ -286,7 +285,7 @@ class Assign:
     @property
     def result(self, /) -> int:
         """
-        What the node returns: the new bytes of the state.
+        The node's result: the new bytes of the state.
         """
     @property
     def source(self, /) -> int:
@@ -319,7 +318,7 @@ class Block:
     @property
     def space(self, /) -> str:
         """
-        Name of the space.
+        Space name.
         """
 
 @final
@@ -344,8 +343,8 @@ class ByteResult:
     """
     The way from exact sums to bytes.
 
-    A sum of a channel is multiplied by its scale, its shift is added, the number is bounded, divided,
-    and rounded to the nearest integer, ties to even.
+    A channel's sum is multiplied by the channel's scale, the shift is added, the number is bounded,
+    divided, and rounded to the nearest integer, ties to even.
 
     Parameters
     ----------
@@ -353,10 +352,10 @@ class ByteResult:
         One number for each channel.
     low, high : float
     divisor : float
-        The scale of the result.
+        The result scale.
     result : ByteEncoding
     addend : array of int32, optional
-        An integer for each channel, which its sums begin with.
+        For each channel, an integer that its sums begin with.
     """
 
     def __new__(
@@ -391,21 +390,21 @@ class CallerBuffer:
     @property
     def name(self, /) -> str:
         """
-        Name of the value.
+        Value name.
         """
     @property
     def value(self, /) -> int:
         """
-        Index of the value in the graph.
+        Value index in the graph.
         """
 
 @final
 class CompiledKernel:
     """
-    A kernel of the executor that is bound to its arrays; calling it does the work.
+    A kernel that is bound to the executor's arrays; calling the kernel does the work.
 
-    It keeps the arrays alive, allocates nothing, and runs without the interpreter lock. One that is
-    made in a block of a :class:`ThreadTeam` is divided among its threads.
+    A kernel keeps the arrays alive, allocates nothing, and runs without the interpreter lock. A
+    kernel that is made in a block of a :class:`ThreadTeam` is divided among the team's threads.
     """
 
     def __call__(self, /) -> None:
@@ -421,21 +420,21 @@ class CompiledKernel:
         output: ndarray[Any, Any],
     ) -> CompiledKernel:
         """
-        Return a chain of elementwise functions.
+        Return an elementwise function chain.
 
         Parameters
         ----------
         steps : list of (str, int, tuple of three int or float)
-            Function, register of the result, and arguments: the number of a register, or a constant.
-            Those that the function does not have are any constants.
-            The function ``"load"`` has the position of an operand as its first argument.
+            Function, result register, and arguments: a register number, or a constant. Arguments
+            that the function does not have are any constants. The function ``"load"`` has an
+            operand position as its first argument.
         result : int
-            The register that is written. Integers are the nearest ones, and bounded.
+            The register that is written. Integers are rounded to the nearest, and bounded.
         operands : list of array
-            Of single precision or integers of 8 bits, broadcast to the shape of the output.
+            Arrays in single precision or 8-bit integers, broadcast to the output's shape.
         output : array
-            One like these. May be the memory of an operand of its shape, or begin before one of
-            wider elements if both are contiguous.
+            An array like the operands. May be the memory of an operand with the same shape, or
+            begin before an operand with wider elements if both are contiguous.
         """
     @staticmethod
     def conv(
@@ -458,31 +457,31 @@ class CompiledKernel:
         ----------
         image : array, shape (images, channels, ...)
         weights : array
-            Those of :func:`pack_weights`.
+            Weights from :func:`pack_weights`.
         output : array, shape (images, channels, ...)
         scratch : array
-            :attr:`ConvWay.elements` elements of a way; the more, the faster.
+            :attr:`ConvWay.elements` elements for a way; the more, the faster.
         rows, columns : WindowSide
             The two spatial dimensions.
         groups : int
         bias : array, optional
-            One number per channel of the output.
+            One number per output channel.
         low, high : float
-            Bounds of the output.
+            Output bounds.
         addend : array, optional
-            Added to the result; may be the memory of the output.
+            Added to the result; may be the output's memory.
         """
     @staticmethod
     def conv_way(
         rows: WindowSide, columns: WindowSide, fan_in: int, fan_out: int, room: int
     ) -> ConvWay:
         """
-        Return the fastest way of :meth:`conv` within some elements of scratch memory, at least 48.
+        Return the fastest way for :meth:`conv` within so many scratch elements, at least 48.
 
         Parameters
         ----------
         fan_in, fan_out : int
-            Channels of a group.
+            Channels per group.
         room : int
         """
     @staticmethod
@@ -500,20 +499,20 @@ class CompiledKernel:
         """
         Return a convolution of every channel by itself: see :meth:`conv`.
 
-        The output may share memory with the image if both are contiguous and no plane of it shares
-        any with a later plane of the image.
+        The output may share memory with the image if both are contiguous and no output plane shares
+        bytes with a later image plane.
 
         Parameters
         ----------
         weights : array
-            One window per channel of the output.
+            One window per output channel.
         scratch : array
             :meth:`depthwise_scratch` elements.
         """
     @staticmethod
     def depthwise_scratch(rows: WindowSide, columns: WindowSide) -> int:
         """
-        Return the elements of scratch memory that :meth:`depthwise` needs.
+        Return the scratch elements that :meth:`depthwise` needs.
         """
     @staticmethod
     def normalization(
@@ -525,7 +524,7 @@ class CompiledKernel:
         shift: ndarray[Any, Any] | None = None,
     ) -> CompiledKernel:
         """
-        Return a normalization of the rows of an array: see :meth:`softmax`.
+        Return a normalization of an array's rows: see :meth:`softmax`.
 
         Parameters
         ----------
@@ -546,14 +545,14 @@ class CompiledKernel:
         counts: tuple[ndarray[Any, Any], ndarray[Any, Any]] | None = None,
     ) -> CompiledKernel:
         """
-        Return the pooling of windows: their largest elements, or sums divided by counts.
+        Return the pooling under windows: the largest elements, or sums divided by counts.
 
         Parameters
         ----------
         scratch : array
-            As many elements as a row of the image has.
+            As many elements as an image row has.
         counts : (array, array), optional
-            One number per row and per column of the output; the largest element if left out.
+            One number per output row and column; the largest element if left out.
         """
     @staticmethod
     def product(
@@ -563,7 +562,7 @@ class CompiledKernel:
         bias: ndarray[Any, Any] | None = None,
     ) -> CompiledKernel:
         """
-        Return the product of a matrix, or of several, and one of :func:`pack_matrix`.
+        Return the product of one or several matrices and a matrix from :func:`pack_matrix`.
 
         Parameters
         ----------
@@ -586,20 +585,20 @@ class CompiledKernel:
         backward: bool,
     ) -> CompiledKernel:
         """
-        Return some steps of a recurrent layer.
+        Return some steps in a recurrent layer.
 
         Parameters
         ----------
         cell : {"RNN", "rectified RNN", "GRU", "late GRU", "LSTM"}
             The resets of a late GRU come after the product with the hidden state.
         sums : array, shape (steps, sequences, gates * hidden)
-            The gates' products with the input, and their biases; overwritten.
+            The gates' products with the input, and the biases; overwritten.
         state, memory : array, shape (sequences, hidden)
             The hidden state, and the cell of an LSTM; scratch memory of a GRU.
         early, late : array
-            Those of :func:`pack_matrix`; the second is the matrix of the last gate of a GRU.
+            Matrices from :func:`pack_matrix`; the second is for the last gate of a GRU.
         bias : array, optional
-            That of the product with ``late``, of a late GRU.
+            The bias of the product with ``late``, for a late GRU.
         output : array, shape (steps, sequences, hidden), optional
             The hidden state after each step.
         backward : bool
@@ -608,12 +607,12 @@ class CompiledKernel:
     @staticmethod
     def softmax(source: ndarray[Any, Any] | None, output: ndarray[Any, Any]) -> CompiledKernel:
         """
-        Return the softmax of the rows of an array: its elements along the last axis.
+        Return the softmax over an array's rows: the elements along the last axis.
 
         Parameters
         ----------
         source : array or None
-            If left out, the rows of the output are replaced.
+            If left out, the output's rows are replaced.
         """
     @staticmethod
     def table_softmax(
@@ -625,22 +624,22 @@ class CompiledKernel:
         output: ndarray[Any, Any],
     ) -> CompiledKernel:
         """
-        Return the softmax of rows of integers of 8 bits, which are one behind the other.
+        Return the softmax over contiguous rows of 8-bit integers.
 
         Parameters
         ----------
         source : array
         length : int
-            Elements of a row.
+            Elements per row.
         table : array of float32, shape (256,)
-            Powers: the last one for the largest element of a row, the one before it for an integer
+            Powers: the last power for the largest element in a row, the power before for an integer
             less by one, and so on.
         factor : float
-            Multiplied with each power, before it is divided by their sum.
+            Factor for each power, before the division by their sum.
         zero : float
             Added to the rounded quotient.
         output : array
-            Of the source's shape; may be its memory.
+            Array with the source's shape; may be the source's memory.
         """
 
 @final
@@ -652,19 +651,19 @@ class ConvWay:
     @property
     def cycles(self, /) -> int:
         """
-        About how many cycles the product of one group takes, if its operands are in cache.
+        Estimated cycles for one group's product, with operands in cache.
         """
     @property
     def elements(self, /) -> int:
         """
-        Elements of scratch memory.
+        Scratch elements.
         """
 
 @final
 class Covers:
     """
-    The part of a model that a graph, and a plan of it, stand for. Nothing that answers for the model,
-    such as a budget or a gate, accepts a part.
+    The part of a model that a graph, and a plan for the graph, stand for. No consumer that
+    answers for the model, such as a budget or a gate, accepts a part.
 
     Examples
     --------
@@ -692,12 +691,12 @@ class Covers:
     @property
     def deciders(self, /) -> list[str]:
         """
-        What decides those sizes, a sentence each.
+        The causes of those sizes, a sentence each.
         """
     @property
     def is_whole(self, /) -> bool:
         """
-        Whether this is the whole model.
+        Whether the graph has the whole model.
         """
     @property
     def others(self, /) -> list[str]:
@@ -711,23 +710,23 @@ class Covers:
         Raises
         ------
         PartOfModel
-            If this is not the whole model.
+            If the graph has only a part of the model.
         """
     @property
     def signature(self, /) -> str:
         """
-        Name of the entry point of the model, if the model has several.
+        Name of the model's entry point, if the model has several.
         """
     @property
     def waiting(self, /) -> list[str]:
         """
-        Nodes that are not in the graph, since data decides sizes that they need.
+        Nodes that are not in the graph, because needed sizes depend on data.
         """
 
 @final
 class Estimate:
     """
-    Estimated times of one run.
+    Estimated run times.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -739,24 +738,24 @@ class Estimate:
     @property
     def fastest_seconds(self, /) -> float:
         """
-        Seconds of one run in the fastest way that is known.
+        Seconds per run in the fastest known way.
         """
     @property
     def seconds(self, /) -> float:
         """
-        Seconds of one run of the plan.
+        Seconds per run of the plan.
         """
 
 @final
 class Explained:
     """
-    A plan, and the bytes and times of other choices of techniques.
+    A plan, and the bytes and times for other choices of techniques.
     """
 
     @property
     def levels(self, /) -> list[Level]:
         """
-        With each technique added to those before it.
+        Points as techniques are added one after the other.
         """
     @property
     def plan(self, /) -> Plan:
@@ -766,7 +765,7 @@ class Explained:
     @property
     def points(self, /) -> list[PlanPoint]:
         """
-        Of the plans that it was compared with, those that no other plan beats.
+        The points that no other compared plan beats.
         """
     @property
     def switched(self, /) -> list[Level]:
@@ -810,12 +809,12 @@ class Graph:
         covers: Covers | None = None,
     ) -> Graph:
         """
-        Validate tables of values and nodes.
+        Validate value and node tables.
         """
     @property
     def covers(self, /) -> Covers:
         """
-        The part of the model that the graph has.
+        The part of the model in the graph.
         """
     def declared(
         self,
@@ -835,7 +834,7 @@ class Graph:
     @property
     def digest(self, /) -> str:
         """
-        SHA-256, in hexadecimal, of all that a plan depends on.
+        SHA-256, in hexadecimal, of everything that a plan depends on.
         """
     @staticmethod
     def from_json(text: str | bytes) -> Graph:
@@ -845,7 +844,7 @@ class Graph:
     def grouped(self, /, groups: Sequence[Sequence[int]], strips: Sequence[int] = ...) -> Graph:
         """
         Return the graph in which each group of nodes, by index in execution order, is one node.
-        Values keep their indices. Groups that end with one of ``strips`` run strip by strip.
+        Values keep their indices. Groups that end with a node in ``strips`` run strip by strip.
 
         Raises
         ------
@@ -861,13 +860,13 @@ class Graph:
         self, /, schedule: Sequence[int | Transfer], paging: Paging | None = None
     ) -> Graph:
         """
-        Return the graph in which each execution of a schedule, a list of nodes by index and of values
-        that are copied, is a node.
+        Return the graph in which each execution in a schedule is a node. The schedule lists nodes
+        by index, and copied values.
         """
     @property
     def sizes(self, /) -> list[int]:
         """
-        Bytes of every value.
+        Bytes by value.
         """
     def to_json(self, /) -> str:
         """
@@ -898,12 +897,12 @@ class Hazard:
     @property
     def after(self, /) -> int:
         """
-        Position of the step that waits.
+        The waiting step's index.
         """
     @property
     def before(self, /) -> int:
         """
-        Position of the step that it waits for.
+        The required earlier step's index.
         """
     @property
     def kind(self, /) -> str:
@@ -914,10 +913,11 @@ class Hazard:
 @final
 class Hazards:
     """
-    The dependencies between the steps of a plan, transitively reduced.
+    The dependencies between a plan's steps, transitively reduced.
 
-    A runner that starts each step after those that it waits for may run all others in any order and
-    at the same time. :meth:`Plan.hazards` computes them, :meth:`Plan.check_hazards` proves them.
+    A runner that starts each step after the required steps have ended may run all other steps in
+    any order and at the same time. :meth:`Plan.hazards` computes hazards,
+    :meth:`Plan.check_hazards` proves hazards.
 
     Examples
     --------
@@ -939,16 +939,16 @@ class Hazards:
     def __repr__(self, /) -> str: ...
     def critical_path(self, /, costs: Sequence[int]) -> int:
         """
-        Return the time of the longest chain of steps that wait for each other.
+        Return the time along the longest chain of dependent steps.
         """
     def dependents(self, /) -> list[list[int]]:
         """
-        Return, by step, the steps that wait for it.
+        Return the dependent steps by step.
         """
     @property
     def digest(self, /) -> str:
         """
-        Digest of the graph that was planned.
+        Planned graph digest.
         """
     @property
     def edges(self, /) -> list[Hazard]:
@@ -963,28 +963,28 @@ class Hazards:
     @property
     def model(self, /) -> str:
         """
-        Name of the model.
+        Model name.
         """
     def of(self, /, step: int) -> list[Hazard]:
         """
-        Return the edges to a step: the steps that it waits for.
+        Return the edges to a step: the steps that must end before.
         """
     @property
     def steps(self, /) -> int:
         """
-        Number of steps.
+        Step count.
         """
     def timetable(self, /, costs: Sequence[int], workers: int) -> Timetable:
         """
-        Return when the steps start if ``workers`` run them, each the first step in order that may
-        run.
+        Return the start times if ``workers`` run the steps, each worker the first ready step in
+        order.
 
         Parameters
         ----------
         costs : list of int
-            The time of each step.
+            Time by step.
         workers : int
-            Number of workers.
+            Worker count.
         """
     def to_json(self, /) -> str:
         """
@@ -994,8 +994,8 @@ class Hazards:
 @final
 class IncrementalArena:
     """
-    An arena whose allocations have live ranges and only avoid those they meet, as
-    TensorFlow Lite's today.
+    An arena whose allocations have live ranges and avoid only allocations that are live together,
+    as in today's TensorFlow Lite.
 
     ``rule`` is ``"shortest"``, or ``"litert"`` for the original's way to compare gaps.
     """
@@ -1026,7 +1026,7 @@ class IncrementalArena:
     @property
     def buffer_bytes(self, /) -> int:
         """
-        Size of the memory.
+        Memory size in bytes.
         """
     def clear(self, /) -> None:
         """
@@ -1034,18 +1034,18 @@ class IncrementalArena:
         """
     def commit(self, /) -> bool:
         """
-        Get memory for all that was allocated; return whether it moved.
+        Get memory for all allocations; return whether the bytes moved.
 
         Raises
         ------
         ArenaCommitError
             If there is not enough memory; the arena is then unchanged.
         ArenaInUse
-            If the memory would move while views of it are alive.
+            If the memory would move while views are alive.
         """
     def deallocate(self, /, allocation: Allocation) -> None:
         """
-        Drop one allocation, if it is active.
+        Drop an allocation, if active.
         """
     @property
     def high_water(self, /) -> int:
@@ -1059,7 +1059,7 @@ class IncrementalArena:
         Raises
         ------
         ArenaBusy
-            If another run has it.
+            If another run has the arena.
         """
     def purge_after(self, /, step: int) -> None:
         """
@@ -1071,7 +1071,7 @@ class IncrementalArena:
         """
     def release(self, /) -> None:
         """
-        Free the memory, and keep the allocations; it needs a commit again.
+        Free the memory, and keep the allocations; a commit is needed again.
 
         Raises
         ------
@@ -1084,7 +1084,7 @@ class IncrementalArena:
         """
     def resolve(self, /, allocation: Allocation) -> bytes | None:
         """
-        Return a copy of an allocation's bytes, or None if it has none.
+        Return a copy of an allocation's bytes, or None if empty.
         """
     def restore(self, /, allocations: Sequence[Allocation]) -> None:
         """
@@ -1092,10 +1092,10 @@ class IncrementalArena:
         """
     def view(self, /, allocation: Allocation) -> memoryview | None:
         """
-        Return a writable view of an allocation's bytes, or None if it has none.
+        Return a writable view of an allocation's bytes, or None if empty.
 
-        While it is alive, :meth:`commit` does not move the memory, nor does :meth:`release`
-        free it.
+        While the view is alive, :meth:`commit` does not move the memory, nor does :meth:`release`
+        free the memory.
         """
     def write(self, /, allocation: Allocation, data: bytes) -> None:
         """
@@ -1127,13 +1127,13 @@ class IncrementalPlacement:
     @property
     def persistent(self, /) -> bool:
         """
-        Whether it is in the persistent arena, and not in the temporary one.
+        Whether the value is in the persistent arena, and not in the temporary arena.
         """
 
 @final
 class IncrementalPlanner:
     """
-    Places the values of a graph whose sizes become known while it runs.
+    Places the values in a graph whose sizes become known during a run.
     """
 
     def __new__(
@@ -1167,12 +1167,12 @@ class IncrementalPlanner:
     @property
     def arena_bytes(self, /) -> ArenaBytes:
         """
-        High-water marks of the temporary and of the persistent arena.
+        High-water marks: temporary and persistent arena.
         """
     @property
     def buffer_bytes(self, /) -> ArenaBytes:
         """
-        Memory of the temporary and of the persistent arena.
+        Memory of the temporary and the persistent arena.
         """
     def execute(self, /, start: int, stop: int) -> None:
         """
@@ -1181,8 +1181,8 @@ class IncrementalPlanner:
         Raises
         ------
         ArenaInUse
-            If an arena would move while views of it are alive; the same call does the rest
-            once they are gone.
+            If an arena would move while views are alive; the same call does the rest once the views
+            are gone.
         """
     @staticmethod
     def from_graph(
@@ -1194,8 +1194,8 @@ class IncrementalPlanner:
         preserve_all: bool = ...,
     ) -> IncrementalPlanner:
         """
-        Return a planner of the nodes of ``graph`` in execution order; values have the same
-        indices, and each workspace, in its smallest size, is one more.
+        Return a planner for the nodes of ``graph`` in execution order; values have the same
+        indices, and each workspace, in the smallest size, is one more value.
         """
     def lease(self, /) -> Lease:
         """
@@ -1204,12 +1204,12 @@ class IncrementalPlanner:
         Raises
         ------
         ArenaBusy
-            If another run has them.
+            If another run has the arenas.
         """
     def place(self, /, value: int) -> IncrementalPlacement | None:
         """
-        Return the place of a value, or None if it has no bytes in an arena, or its node was not
-        reached yet.
+        Return the place of a value, or None if the value has no bytes in an arena, or the producer
+        was not reached yet.
         """
     def plan(self, /) -> None:
         """
@@ -1226,7 +1226,7 @@ class IncrementalPlanner:
         Raises
         ------
         ArenaInUse
-            If views of it are alive.
+            If views are alive.
         """
     def replace_graph(
         self,
@@ -1245,8 +1245,8 @@ class IncrementalPlanner:
         variables: Sequence[int] | None = None,
     ) -> None:
         """
-        Plan another graph in the same memory; nothing is placed yet. The tables are those of
-        the constructor.
+        Plan another graph in the same memory; nothing is placed yet. The tables are as for the
+        constructor.
         """
     def reset(self, /) -> None:
         """
@@ -1258,24 +1258,23 @@ class IncrementalPlanner:
         """
     def root(self, /, value: int) -> int:
         """
-        Return the value whose bytes ``value`` has: itself, unless it shares.
+        Return the value whose bytes ``value`` has: itself, unless ``value`` shares.
         """
     def set_bytes(self, /, value: int, nbytes: int) -> None:
         """
-        Change the size of a value.
+        Change a value's size.
         """
     def set_kind(self, /, value: int, kind: str) -> None:
         """
-        Change the owner of a value's bytes.
+        Change a value's owner.
         """
     def view(self, /, value: int) -> memoryview | None:
         """
         Return a writable view of a value's bytes, or None where :meth:`place` does.
 
-        ``numpy.frombuffer(view, dtype)`` shares the memory. While a view is alive its arena
-        neither moves nor is freed: calls that would have to do so raise ``ArenaInUse``. The
-        bytes belong to the value for as long as it is live; planning gives them to other
-        values afterwards.
+        ``numpy.frombuffer(view, dtype)`` shares the memory. While a view is alive the arena neither
+        moves nor is freed: calls that would have to do so raise ``ArenaInUse``. The bytes belong to
+        the value while the value is live; planning gives the bytes to other values afterwards.
         """
     def write(self, /, value: int, data: bytes) -> None:
         """
@@ -1298,7 +1297,7 @@ class Lease:
 @final
 class Level:
     """
-    The plan with one choice of techniques.
+    The plan for one choice of techniques.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -1310,18 +1309,18 @@ class Level:
     @property
     def point(self, /) -> PlanPoint:
         """
-        Bytes and time of the plan.
+        The plan's bytes and time.
         """
     @property
     def technique(self, /) -> str:
         """
-        Name of the technique that tells this choice from the choice it is compared with.
+        Name of the technique in which this choice differs from the compared choice.
         """
 
 @final
 class LineBuffer:
     """
-    Memory for some rows of a value inside of a step that runs strip by strip.
+    Memory for some rows of a value inside a step that runs strip by strip.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -1338,12 +1337,12 @@ class LineBuffer:
     @property
     def rows(self, /) -> int:
         """
-        Rows that it holds.
+        Row count in the buffer.
         """
     @property
     def value(self, /) -> int:
         """
-        Index of the value.
+        Value index.
         """
 
 @final
@@ -1368,7 +1367,7 @@ class Live:
     @property
     def end(self, /) -> int:
         """
-        First step after the last one.
+        First step after the last live step.
         """
     @property
     def start(self, /) -> int:
@@ -1379,7 +1378,7 @@ class Live:
 @final
 class Model:
     """
-    The graphs and plans of one model for one or several shapes.
+    The graphs and plans of a model for one or several shapes.
     """
 
     def __len__(self, /) -> int: ...
@@ -1387,30 +1386,30 @@ class Model:
         cls, /, name: str, dims: Sequence[str], shapes: Iterator[tuple[Sequence[int], object, Plan]]
     ) -> Model:
         """
-        Collect shapes: per shape a size for each of ``dims``, the graph, and a plan of it.
+        Collect shapes: for each shape a size per dimension in ``dims``, the graph, and a plan.
         """
     @property
     def arena_bytes(self, /) -> int:
         """
-        Bytes of arenas that every shape can run in.
+        Arena bytes that suffice for every shape.
         """
     @property
     def dims(self, /) -> list[tuple[str, list[int]]]:
         """
-        Names of the dimensions that vary, with the sizes of each.
+        Variable dimension names, each with its sizes.
         """
     def find(self, /, sizes: Sequence[tuple[str, int]], padded: bool) -> int:
         """
-        Return the position of the shape for sizes by name.
+        Return the index of the shape for sizes by name.
         """
     @staticmethod
     def from_json(text: str | bytes) -> Model:
         """
-        Return the model that JSON text holds, after a check of every plan.
+        Return the model in a JSON text, after checking every plan.
         """
     def graph(self, /, sizes: Sequence[tuple[str, int]]) -> Graph:
         """
-        Return the graph of a shape.
+        Return a shape's graph.
         """
     @staticmethod
     def load(path: str | PathLike[str]) -> Model:
@@ -1420,11 +1419,11 @@ class Model:
     @property
     def name(self, /) -> str:
         """
-        Name of the model.
+        Model name.
         """
     def plan(self, /, sizes: Sequence[tuple[str, int]]) -> Plan:
         """
-        Return the plan of a shape.
+        Return a shape's plan.
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
@@ -1434,7 +1433,7 @@ class Model:
     @property
     def shapes(self, /) -> list[tuple[list[int], int]]:
         """
-        Per shape the size of each dimension, and the bytes that it needs.
+        For each shape the size by dimension, and the needed bytes.
         """
     def to_json(self, /) -> str:
         """
@@ -1444,8 +1443,8 @@ class Model:
 @final
 class MoveCost:
     """
-    The cost of moving the bytes of one run: of each value the bytes that nodes read and
-    write, times the cost of its space.
+    The move cost per run: for each value the bytes that nodes read and write, times the space's
+    cost per byte.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -1457,18 +1456,18 @@ class MoveCost:
     @property
     def cost(self, /) -> int:
         """
-        Cost of the plan.
+        The plan's cost.
         """
     @property
     def lower_bound(self, /) -> int:
         """
-        Cost that no other choice of spaces goes below.
+        Lower bound of the cost for any choice of spaces.
         """
 
 @final
 class Packing:
     """
-    Offsets of buffers, and the proof of their peak.
+    Offsets of buffers, with a proof of the peak.
     """
 
     def __len__(self, /) -> int: ...
@@ -1480,7 +1479,7 @@ class Packing:
     @property
     def buffer_spaces(self, /) -> list[int]:
         """
-        Position of every buffer's space among the spaces.
+        For each buffer: index of the space.
         """
     @property
     def interrupted(self, /) -> bool:
@@ -1490,22 +1489,22 @@ class Packing:
     @property
     def lower_bound(self, /) -> int:
         """
-        Bytes that they need at any offsets: proven.
+        Bytes that the buffers need at any offsets: proven.
         """
     @property
     def names(self, /) -> list[str] | None:
         """
-        Names of the buffers, if they came from CSV.
+        ndarray[Any, Any] names, if read from CSV.
         """
     @property
     def nodes(self, /) -> int:
         """
-        Search nodes that were visited: the unit of ``node_limit``.
+        Visited search nodes: the unit of ``node_limit``.
         """
     @property
     def offsets(self, /) -> list[int]:
         """
-        First byte of every buffer.
+        Every buffer's first byte.
         """
     @property
     def peak(self, /) -> int:
@@ -1515,18 +1514,18 @@ class Packing:
     @property
     def rectangles(self, /) -> list[tuple[int, int, int, int, int, int]]:
         """
-        Per rectangle of bytes and steps that a buffer needs: the buffer, its space, the first byte there
-        and the one behind the last, the first step and the one behind the last.
+        For each rectangle of bytes and steps that a buffer needs: the buffer, the space, the first
+        byte and the byte behind the last, the first step and the step behind the last.
         """
     @property
     def seconds(self, /) -> float:
         """
-        Seconds of the search.
+        Search time in seconds.
         """
     @property
     def spaces(self, /) -> list[tuple[int, int, str]]:
         """
-        Peak, lower bound and status of each space, in their order.
+        Peak, lower bound and status of each space, in order.
         """
     @property
     def stages(self, /) -> list[dict[str, Any]]:
@@ -1540,7 +1539,7 @@ class Packing:
         """
     def to_csv(self, /) -> str:
         """
-        Return the buffers and their offsets as CSV.
+        Return the buffers and offsets as CSV.
 
         Raises
         ------
@@ -1565,23 +1564,23 @@ class Paging:
     @property
     def capacity(self, /) -> int | None:
         """
-        Bytes that it holds; None if it is unlimited.
+        Capacity in bytes; None if unlimited.
         """
     @property
     def cost(self, /) -> int:
         """
-        Cost of copying one byte in one direction, in the units of the costs of nodes.
+        Cost to copy one byte in one direction, in the unit of node costs.
         """
     @property
     def space(self, /) -> str:
         """
-        Name of the memory.
+        Memory name.
         """
 
 @final
 class PlacedWorkspace:
     """
-    The place of a scratch buffer of one step.
+    The place of a scratch buffer for one step.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -1600,17 +1599,17 @@ class PlacedWorkspace:
     @property
     def choice(self, /) -> int:
         """
-        Position of the size among the choices of the workspace.
+        Size index among the workspace's choices.
         """
     @property
     def live(self, /) -> Live:
         """
-        The step of the node, as a range.
+        The node's step, as a range.
         """
     @property
     def node(self, /) -> int:
         """
-        Index of the node; of nodes that run as one, the last.
+        Node index; of nodes that run as one, the last.
         """
     @property
     def offset(self, /) -> int:
@@ -1620,18 +1619,18 @@ class PlacedWorkspace:
     @property
     def slot(self, /) -> int:
         """
-        Position among the workspaces of the node.
+        Position among the node's workspaces.
         """
     @property
     def space(self, /) -> int:
         """
-        Position of the space in ``plan.spaces``.
+        Space index in ``plan.spaces``.
         """
 
 @final
 class Placement:
     """
-    The place of a value.
+    A value's place.
 
     Examples
     --------
@@ -1668,22 +1667,22 @@ class Placement:
         """
     def same_bytes(self, /, other: Placement) -> bool:
         """
-        Whether another value has exactly these bytes of this space, at whatever time.
+        Whether another value has exactly the same bytes in the same space, at whatever time.
         """
     @property
     def space(self, /) -> int:
         """
-        Position of the space in ``plan.spaces``; numbers from ``len(plan.spaces)`` on are
-        those of ``plan.caller_buffers``.
+        Space index in ``plan.spaces``; from ``len(plan.spaces)`` on, numbers count
+        ``plan.caller_buffers``.
         """
 
 @final
 class Plan:
     """
-    Where every value of a graph lives in one arena per memory.
+    The place of every value of a graph, in one arena per memory.
 
-    It maps the name of each value that has a place to its :class:`Placement`: ``plan[name]``,
-    ``name in plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
+    A plan maps the name of each placed value to a :class:`Placement`: ``plan[name]``, ``name in
+    plan``, ``len(plan)``, ``for name in plan``. Constants have no place.
 
     Examples
     --------
@@ -1705,16 +1704,17 @@ class Plan:
         """
     def __getitem__(self, name: str, /) -> Placement:
         """
-        Return the place of the value called ``name``.
+        Return the place for the value called ``name``.
 
         Raises
         ------
         UndefinedValue
-            If no value of this name has a place; constants have none. It is a ``KeyError``.
+            If no value with this name has a place; constants have no place. The exception is a
+            ``KeyError``.
         """
     def __iter__(self, /) -> Iterator[str]:
         """
-        Iterate over the names of the values that have a place, in the order of the graph.
+        Iterate over the names of the values that have a place, in graph order.
         """
     def __len__(self, /) -> int:
         """
@@ -1729,45 +1729,45 @@ class Plan:
     @property
     def alignment(self, /) -> int:
         """
-        Alignment of every offset, in bytes.
+        Offset alignment in bytes.
         """
     @property
     def arena_bytes(self, /) -> int:
         """
-        Bytes of all arenas together.
+        Total arena bytes.
         """
     @property
     def bases(self, /) -> list[int]:
         """
-        Start of the arena of each space in the memory that :meth:`commit` allocates.
+        Start of each space's arena in the memory that :meth:`commit` allocates.
         """
     @property
     def bytes_moved(self, /) -> list[int | None]:
         """
-        Per value of the graph the bytes of it that nodes read and write in one run, or None
-        if it has no place.
+        For each value in the graph the bytes that nodes read and write per run, or None for a value
+        without a place.
         """
     @property
     def caller_buffers(self, /) -> list[CallerBuffer]:
         """
-        The buffers that the caller brings, in the order of the values.
+        The caller's buffers, in value order.
 
-        The buffers are spaces too, behind the last of ``spaces``.
+        The buffers are spaces too, behind the last space in ``spaces``.
         """
     def check(self, /, graph: Any) -> Verdict:
         """
-        Raise unless the plan is valid for ``graph``, and return the proofs of its claims.
+        Raise unless the plan is valid for ``graph``, and return the proofs of the plan's claims.
 
         Raises
         ------
         PlanMismatch
-            If it was made for another graph.
+            If the plan was made for another graph.
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-            If it would corrupt bytes, contradicts itself, or makes a false claim.
+            If the plan would corrupt bytes, contradicts itself, or makes a false claim.
         """
     def check_hazards(self, /, graph: Any, hazards: Hazards) -> None:
         """
-        Raise unless hazards are exactly those of the plan.
+        Raise unless the hazards are exactly the plan's hazards.
 
         Raises
         ------
@@ -1778,7 +1778,7 @@ class Plan:
         """
     def check_target(self, /, target: Target) -> None:
         """
-        Raise unless ``target`` can run the plan, which may have been made for another one.
+        Raise unless ``target`` can run the plan, which may have been made for another target.
 
         Call :meth:`check` first: this method believes the sizes in the plan.
 
@@ -1789,17 +1789,17 @@ class Plan:
         """
     def commit(self, /, space: str | None = None) -> Arena:
         """
-        Allocate the arenas of all spaces, side by side, or the one of ``space`` alone.
+        Allocate the arenas for all spaces, side by side, or only the arena for ``space``.
         """
     @property
     def covers(self, /) -> Covers:
         """
-        The part of the model that was planned: that of the graph.
+        The part of the model that was planned, as stated by the graph.
         """
     @property
     def digest(self, /) -> str:
         """
-        Digest of the graph that was planned.
+        Planned graph digest.
         """
     @property
     def estimate(self, /) -> Estimate | None:
@@ -1809,14 +1809,13 @@ class Plan:
     @property
     def extra_bound(self, /) -> float:
         """
-        Proven lower bound of ``extra_cost`` for every schedule with as many bytes that runs each
+        Proven lower bound of ``extra_cost`` over all schedules with as many bytes that run each
         node by itself.
         """
     @property
     def extra_cost(self, /) -> float:
         """
-        Work of the nodes that run again and of the copies, as a part of the work of running each
-        node once.
+        Work of the repeated nodes and the copies, as a fraction of the work if each node runs once.
         """
     def fits(self, /) -> None:
         """
@@ -1836,7 +1835,7 @@ class Plan:
     @property
     def gap(self, /) -> float:
         """
-        Distance of ``arena_bytes`` from ``lower_bound``, as a fraction of the latter.
+        Distance from ``lower_bound`` to ``arena_bytes``, as a fraction of the former.
         """
     def hazards(self, /, graph: Any) -> Hazards:
         """
@@ -1855,7 +1854,7 @@ class Plan:
     @property
     def live_bytes(self, /) -> list[int]:
         """
-        Live bytes of all spaces at every step; shared bytes count once.
+        Live bytes in all spaces at every step; shared bytes count once.
         """
     def live_bytes_in(self, /, space: int) -> list[int]:
         """
@@ -1874,18 +1873,17 @@ class Plan:
     @property
     def model(self, /) -> str:
         """
-        Name of the model.
+        Model name.
         """
     @property
     def move_cost(self, /) -> MoveCost | None:
         """
-        The cost of moving the bytes of one run, or None if the plan did not choose the space of
-        each value.
+        The move cost per run, or None if the plan did not choose the space of each value.
         """
     @property
     def naive_bytes(self, /) -> int | None:
         """
-        Bytes if every value had memory of its own; None if no machine has as many.
+        Bytes if every value had separate memory; None if more than any machine has.
         """
     @property
     def options(self, /) -> dict[str, Any]:
@@ -1895,14 +1893,14 @@ class Plan:
     @property
     def order(self, /) -> list[int]:
         """
-        Indices of the nodes in the order in which they first run.
+        Node indices by first run.
         """
     @property
     def order_search(self, /) -> str | None:
         """
-        Scope of the order: ``"given"`` if no other was searched for, ``"complete"`` if
-        no other order of these steps has fewer bytes live at its highest step, ``"beam"`` if
-        it is the best of those tried; None if the caller chose the steps.
+        Scope of the order: ``"given"`` without a search, ``"complete"`` if no other order of these
+        steps has fewer live bytes at the highest step, ``"beam"`` for the best of the tried orders;
+        None if the caller chose the steps.
         """
     @property
     def overlapped(self, /) -> list[int]:
@@ -1918,33 +1916,34 @@ class Plan:
     @property
     def peak_step(self, /) -> int:
         """
-        First step at which most bytes of all spaces are live.
+        First step at which most bytes in all spaces are live.
         """
     @property
     def placements(self, /) -> list[Placement | None]:
         """
-        Per value of the graph its place, or None if it has none, as constants.
+        For each value in the graph the place, or None for a value without a place, such as a
+        constant.
 
-        ``plan[name]`` looks one up by the name of its value.
+        ``plan[name]`` returns a single place by value name.
         """
     @property
     def recompute_floor(self, /) -> int | None:
         """
-        Bytes that no schedule goes below that runs each node by itself; None if each node of the plan
-        runs once.
+        Lower bound of the bytes over all schedules that run each node by itself; None if each node
+        in the plan runs once.
         """
     @property
     def repeated(self, /) -> list[int]:
         """
-        Indices of the nodes that run in several steps: cheap ones, whose small inputs are kept and
-        not their large output.
+        Indices of the nodes that run in several steps: cheap nodes, whose small inputs are kept
+        instead of a large output.
         """
     def resized(self, /, graph: Any) -> Plan:
         """
-        Return a plan of ``graph`` that has the offsets of this one.
+        Return a plan of ``graph`` that has the offsets of this plan.
 
-        The graph has the same nodes and values, with sizes of its own. Each workspace gets the
-        cheapest size that fits into the bytes it had, or moves to where its step leaves room.
+        The graph has the same nodes and values, with other sizes. Each workspace gets the cheapest
+        size that fits into the planned bytes, or moves to where its step leaves room.
 
         Raises
         ------
@@ -1961,14 +1960,14 @@ class Plan:
     @property
     def schedule(self, /) -> list[int | Transfer] | None:
         """
-        The executions of a plan in which nodes run again, as indices of nodes of the graph without
-        repetitions, and values that are copied, as :class:`Transfer`: a reader reads the latest
-        value that was made before. None if each node runs once and no value is copied.
+        The executions of a plan in which nodes run again: node indices in the graph without
+        repetitions, and copied values as :class:`Transfer`. A reader reads the latest value that
+        was made before. None if each node runs once and no value is copied.
         """
     @property
     def shares(self, /) -> list[Share]:
         """
-        The values of each step that share bytes, in the order of the steps.
+        The values in each step that share bytes, in step order.
 
         A share that names no operand is left out; :meth:`check` refuses such a plan.
         """
@@ -1980,13 +1979,13 @@ class Plan:
         """
     def space_name(self, /, space: int) -> str:
         """
-        Return the name of the space at position ``space``; that of a buffer of the caller
-        begins with ``"caller:"``.
+        Return the name of the space at position ``space``; the name of a caller's buffer begins
+        with ``"caller:"``.
         """
     @property
     def spaces(self, /) -> list[PlannedSpace]:
         """
-        The memories, each with the arena in it.
+        The memories, each with its arena.
         """
     @property
     def status(self, /) -> str:
@@ -1996,7 +1995,7 @@ class Plan:
         """
     def step_operands(self, /, node: int) -> StepOperands:
         """
-        Return the values that the step of a node reads and writes.
+        Return the values that a node's step reads and writes.
 
         Raises
         ------
@@ -2006,12 +2005,13 @@ class Plan:
     @property
     def steps(self, /) -> list[list[int]]:
         """
-        Per step the indices of the nodes that it runs as one, in order; nearly always one.
+        For each step the indices of the nodes that run as one, in order; nearly always a single
+        node.
         """
     @property
     def strips(self, /) -> list[Strips]:
         """
-        How steps run strip by strip, for those that do, in their order.
+        The strips of each step that runs strip by strip, in step order.
         """
     @property
     def target(self, /) -> Target:
@@ -2029,10 +2029,10 @@ class Plan:
         """
     def to_pandas(self, /) -> Any:
         """
-        Return the places of values and workspaces as a data frame of pandas.
+        Return the places of values and workspaces as a pandas data frame.
 
         Columns are ``name``, ``kind``, ``space``, ``offset``, ``bytes``, ``start`` and ``stop``
-        (live steps), ``read_by`` and ``written_by`` (numbers of steps), in the order of the graph.
+        (live steps), ``read_by`` and ``written_by`` (step numbers), in graph order.
 
         Raises
         ------
@@ -2041,8 +2041,8 @@ class Plan:
         """
     def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
         """
-        Return the same plan with an estimate of the time of one run, and of one run in the
-        fastest way that is known, in nanoseconds.
+        Return the same plan with time estimates in nanoseconds: for a run of this plan, and for a
+        run in the fastest known way.
         """
     @property
     def workspaces(self, /) -> list[PlacedWorkspace]:
@@ -2053,7 +2053,7 @@ class Plan:
 @final
 class PlanPoint:
     """
-    Bytes and time of a plan.
+    A plan's bytes and time.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -2065,18 +2065,18 @@ class PlanPoint:
     @property
     def bytes(self, /) -> int:
         """
-        Bytes of all arenas together.
+        Total arena bytes.
         """
     @property
     def nanoseconds(self, /) -> int:
         """
-        Estimated nanoseconds of one run; 0 without a backend.
+        Estimated nanoseconds per run; 0 without a backend.
         """
 
 @final
 class PlannedSpace:
     """
-    A memory, and the size of the arena in it.
+    A memory with its arena's size.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -2098,59 +2098,61 @@ class PlannedSpace:
     @property
     def alignment(self, /) -> int:
         """
-        Alignment of the first byte of the arena.
+        Alignment for the arena's first byte.
         """
     @property
     def arena_bytes(self, /) -> int:
         """
-        Size of its arena in bytes.
+        Arena size in bytes.
         """
     @property
     def capacity(self, /) -> int | None:
         """
-        Bytes that the arena may have, or None if they are not limited.
+        Bytes that the arena may have, or None if unlimited.
         """
     @property
     def cost(self, /) -> int:
         """
-        Cost of a byte that a node reads or writes, relative to those of other spaces.
+        Cost per byte that a node reads or writes, relative to other spaces.
         """
     @property
     def lower_bound(self, /) -> int:
         """
-        Bytes that no offsets of these values in this space can go below.
+        Bytes that these values need in this space at any offsets.
         """
     @property
     def name(self, /) -> str:
         """
-        Name of the space.
+        Space name.
         """
     @property
     def status(self, /) -> str:
         """
-        What is proven of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+        The proven status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
+        ``"unknown"``.
         """
 
 @final
 class Queue:
     """
-    Functions that run in the background, each after those that it depends on.
+    Functions that run in the background, each after its dependencies.
 
-    Functions are pushed in an order, the serial one, with the variables that each reads and writes.
-    A function waits for earlier ones that write what it reads or writes, and for earlier ones that read
-    what it writes; all others may run before it or at the same time. So every function sees the values
-    that it sees in a serial run. Of functions that may run, the one that was pushed first starts first.
+    Functions are pushed in an order, the serial order, with the variables that each function reads
+    and writes. A function waits for earlier functions that write a variable named by the function,
+    and for earlier functions that read a variable that the function writes; all others may run
+    before or at the same time. So every function sees the same values as in a serial run. Ready
+    functions start in push order.
 
-    A function that raises leaves its exception in the variables that it writes. Functions that read or
-    write such a variable are skipped, and hand the exception on; it is raised by :meth:`wait` and
-    :meth:`get`, until :meth:`restore` gives the variable another value.
+    A function that raises leaves the exception in the variables that the function writes. Functions
+    that read or write such a variable are skipped, and hand the exception on; :meth:`wait` and
+    :meth:`get` raise the exception, until :meth:`restore` gives the variable another value.
 
     A variable of which no handle and no operation is left takes no memory.
 
     Parameters
     ----------
     workers : int, default 4
-        Number of threads; with 0, functions run in :meth:`push`.
+        Thread count; with 0, functions run in :meth:`push`.
 
     Raises
     ------
@@ -2194,15 +2196,17 @@ class Queue:
         name: str | None = None,
     ) -> None:
         """
-        Push a function, and do not wait for it.
+        Push a function, and do not wait for the function.
 
         Parameters
         ----------
         function : callable
-            Called with the values of ``reads``, then those of ``writes``. A result other than None is the
-            new value of the variable in ``writes``; if there are several, the result is a tuple with a
-            value for each. A result that is a ``concurrent.futures.Future`` completes the function
-            later: no thread of the queue waits for it, and what the future holds is the result.
+            Called with the values of ``reads``, then those of ``writes``. A result other than None
+            is the new value of the variable in ``writes``; if there are several, the result is a
+            tuple with a value for each. A result that is a ``concurrent.futures.Future`` completes
+            the function
+            later: no thread of the queue waits for the future, and the future's result is the
+                result.
         reads, writes : iterable of Variable
             Each variable is named once; a variable that is read and written is in ``writes``.
         name : str, optional
@@ -2215,7 +2219,7 @@ class Queue:
         """
     def restore(self, /, variable: Variable, value: Any) -> None:
         """
-        Push an operation that gives a variable another value, and takes its exception away.
+        Push an operation that gives a variable another value, and clears the exception.
         """
     def variable(self, /, value: Any | None = None) -> Variable:
         """
@@ -2237,70 +2241,71 @@ class Queue:
         Raises
         ------
         Exception
-            The one of the function that failed; without a variable, of the first one that failed since
-            the last such call.
+            The exception of the failed function; without a variable, of the first function that
+            failed since the last such call.
         QueueState
-            In a function of the queue, which would wait for itself, or if the queue is closed.
+            In a function in the queue, which would wait for itself, or if the queue is closed.
         """
 
 @final
 class RecomputeCurve:
     """
-    Bytes of the arena over extra work.
+    Arena bytes over extra work.
     """
 
     @property
     def cost(self, /) -> int:
         """
-        Cost of running each node once.
+        Cost if each node runs once.
         """
     @property
     def floor(self, /) -> int:
         """
-        Bytes that no schedule goes below that runs each node by itself.
+        Lower bound of the bytes over all schedules that run each node by itself.
         """
     @property
     def points(self, /) -> list[RecomputePoint]:
         """
-        Points in descending order of bytes and ascending order of work; the first repeats nothing.
+        Points in descending order by bytes and ascending order by work; the first point repeats
+        nothing.
         """
 
 @final
 class RecomputePoint:
     """
-    One point of a curve of bytes over extra work.
+    A point on a curve: bytes over extra work.
     """
 
     @property
     def arena_bytes(self, /) -> int:
         """
-        Bytes of the arena, without the slow memory.
+        Arena bytes, without the slow memory.
         """
     @property
     def bound(self, /) -> float:
         """
-        Proven lower bound of the extra work of every schedule in so many bytes.
+        Proven lower bound of the extra work over all schedules in so many bytes.
         """
     @property
     def extra(self, /) -> float:
         """
-        Extra work as a part of the work of running each node once.
+        Extra work as a fraction of the work if each node runs once.
         """
     @property
     def extra_bound(self, /) -> int:
         """
-        The bound in units of cost.
+        The bound in cost units.
         """
     @property
     def extra_cost(self, /) -> int:
         """
-        Extra work in units of cost.
+        Extra work in cost units.
         """
 
 @final
 class RowsInPlace:
     """
-    A value inside of such a step whose rows are made in the rows of a later one.
+    A value inside such a step whose rows are made in a later value's rows.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -2312,12 +2317,12 @@ class RowsInPlace:
     @property
     def of(self, /) -> int:
         """
-        Index of the value that takes its rows over.
+        Index of the value that takes the rows over.
         """
     @property
     def value(self, /) -> int:
         """
-        Index of the value.
+        Value index.
         """
 
 @final
@@ -2335,7 +2340,7 @@ class Share:
     @property
     def node(self, /) -> int:
         """
-        Index of the node; of nodes that run as one, the last.
+        Node index; of nodes that run as one, the last.
         """
     @property
     def result(self, /) -> int:
@@ -2356,29 +2361,29 @@ class Share:
 @final
 class SharedPlan:
     """
-    Plans of several graphs that share one arena.
+    Plans for several graphs that share one arena.
     """
 
     def __repr__(self, /) -> str: ...
     @property
     def alignment(self, /) -> int:
         """
-        Alignment of the address of the arena's first byte.
+        Alignment for the arena's first address.
         """
     @property
     def arena_bytes(self, /) -> int:
         """
-        Bytes of the shared arena.
+        Bytes in the shared arena.
         """
     @property
     def bases(self, /) -> list[int]:
         """
-        Per graph the first byte of its plan in the shared arena.
+        By graph, the first byte of the plan in the shared arena.
         """
     @property
     def capacity(self, /) -> int | None:
         """
-        Bytes that the arena may have, or None if they are not limited.
+        Bytes that the arena may have, or None if unlimited.
         """
     def check(self, /, graphs: Sequence[Any]) -> SharedVerdict:
         """
@@ -2387,9 +2392,9 @@ class SharedPlan:
         Raises
         ------
         PlanMismatch
-            If they were made for other graphs.
+            If the plans were made for other graphs.
         PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
-            If they would corrupt bytes, or contradict themselves.
+            If the plans would corrupt bytes, or contradict themselves.
         """
     def commit(self, /) -> Arena:
         """
@@ -2397,7 +2402,7 @@ class SharedPlan:
         """
     def fits(self, /) -> None:
         """
-        Raise unless the arena fits its capacity.
+        Raise unless the arena fits the capacity.
         """
     @staticmethod
     def from_json(text: str | bytes) -> SharedPlan:
@@ -2417,7 +2422,7 @@ class SharedPlan:
     @property
     def plans(self, /) -> list[Plan]:
         """
-        Per graph its plan; offsets count from its base.
+        The plan by graph; offsets count from the graph's base.
         """
     def save(self, /, path: str | PathLike[str]) -> None:
         """
@@ -2437,13 +2442,13 @@ class SharedPlan:
     @property
     def together(self, /) -> str:
         """
-        Rule for the runs of the graphs: ``"never-together"`` or ``"concurrent"``.
+        Rule for the graphs' runs: ``"never-together"`` or ``"concurrent"``.
         """
 
 @final
 class SharedVerdict:
     """
-    Result of a check about the claims of valid plans that share one arena.
+    Check result about the claims of valid plans that share one arena.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -2452,31 +2457,31 @@ class SharedVerdict:
     @property
     def lower_bound(self, /) -> str:
         """
-        Whether ``lower_bound`` of the shared plan was ``"verified"`` or only ``"claimed"``.
+        Whether the shared plan's ``lower_bound`` was ``"verified"`` or only ``"claimed"``.
         """
     @property
     def max_live(self, /) -> int:
         """
-        The bytes that are live at once, as the checker counts them: no offsets need fewer.
+        The bytes that are live at once, as counted by the checker: no offsets need fewer.
         """
     @property
     def members(self, /) -> list[Verdict]:
         """
-        Verdict of each plan by itself.
+        Each plan's own verdict.
         """
     @property
     def status(self, /) -> str:
         """
-        Whether ``status`` of the shared plan was ``"verified"`` or only ``"claimed"``.
+        Whether the shared plan's ``status`` was ``"verified"`` or only ``"claimed"``.
         """
 
 @final
 class SimpleArena:
     """
-    An arena that is filled while it is planned, as TensorFlow Lite's was in 2019.
+    An arena that is filled during planning, as TensorFlow Lite's arena was in 2019.
 
-    Spans are handed out before there is memory; :meth:`commit` gets the memory, and keeps
-    its content where it has to grow. No bytes are a span at offset 0 with nothing behind it.
+    Spans are handed out before there is memory; :meth:`commit` gets the memory, and keeps the
+    content if the memory has to grow. An empty span is at offset 0.
     """
 
     def __new__(cls, /, alignment: int = ...) -> SimpleArena:
@@ -2485,8 +2490,8 @@ class SimpleArena:
         """
     def allocate(self, /, alignment: int, nbytes: int) -> int:
         """
-        Return the offset of ``nbytes`` bytes: of the shortest free stretch that holds them,
-        or the end of the arena.
+        Return the offset of ``nbytes`` bytes: in the shortest free stretch that holds the bytes, or
+        at the end of the arena.
 
         Raises
         ------
@@ -2498,7 +2503,7 @@ class SimpleArena:
     @property
     def buffer_bytes(self, /) -> int:
         """
-        Size of the memory.
+        Memory size in bytes.
         """
     def clear(self, /) -> None:
         """
@@ -2506,23 +2511,23 @@ class SimpleArena:
         """
     def commit(self, /) -> bool:
         """
-        Get memory for all that was ever handed out; return whether it moved.
+        Get memory for all spans ever handed out; return whether the bytes moved.
 
         Raises
         ------
         ArenaCommitError
             If there is not enough memory; the arena is then unchanged.
         ArenaInUse
-            If the memory would move while views of it are alive.
+            If the memory would move while views are alive.
         """
     def deallocate(self, /, offset: int, nbytes: int) -> None:
         """
-        Take back a result of :meth:`allocate`; no bytes as often as one likes.
+        Take back a result of :meth:`allocate`; empty spans repeatedly.
 
         Raises
         ------
         ArenaState
-            If it is not handed out.
+            If the span is not handed out.
         """
     @property
     def high_water(self, /) -> int:
@@ -2536,7 +2541,7 @@ class SimpleArena:
         Raises
         ------
         ArenaBusy
-            If another run has it.
+            If another run has the arena.
         """
     def resolve(self, /, offset: int, nbytes: int) -> bytes | None:
         """
@@ -2546,7 +2551,7 @@ class SimpleArena:
         """
         Return a writable view of some bytes, or None for no bytes.
 
-        While it is alive, :meth:`commit` does not move the memory.
+        While the view is alive, :meth:`commit` does not move the memory.
         """
     def write(self, /, offset: int, data: bytes) -> None:
         """
@@ -2570,8 +2575,8 @@ class StepOperands:
     @property
     def inputs(self, /) -> list[int | None]:
         """
-        Values that the step reads, by position; of nodes that run as one, those from outside,
-        each value once.
+        Values that the step reads, by position; for nodes that run as one, the values from
+        outside, each value once.
         """
     @property
     def outputs(self, /) -> list[int | None]:
@@ -2597,23 +2602,23 @@ class StorageLayout:
         """
     def allocate(self, /, free: Sequence[tuple[int, int]]) -> list[tuple[int, int, int | Arena]]:
         """
-        Return ``(storage id, device number, memory)`` of every block, the largest first; memory
-        is a position in ``free``, which has ``(bytes, device number)`` of blocks to use again,
-        or a new arena.
+        Return ``(storage id, device number, memory)`` for every block, the largest first; memory is
+        a position in ``free``, which has ``(bytes, device number)`` for reusable blocks, or a new
+        arena.
         """
     def check_input(self, /, name: str, dtype: str, shape: Sequence[int]) -> None:
         """
-        Raise unless there is an input of this name, type and shape.
+        Raise unless an input with this name, type and shape exists.
         """
     @property
     def entries(self, /) -> list[tuple[str, list[int], str, int, int]]:
         """
-        ``(name, shape, dtype, storage id, device number)`` of every value.
+        ``(name, shape, dtype, storage id, device number)`` by value.
         """
     @staticmethod
     def from_json(text: str) -> StorageLayout:
         """
-        Return the layout of a graph in the JSON form of a graph runtime.
+        Return the layout of a graph in a graph runtime's JSON form.
         """
     @staticmethod
     def from_plan(graph: Graph, plan: StoragePlan) -> StorageLayout:
@@ -2623,33 +2628,32 @@ class StorageLayout:
     @property
     def inputs(self, /) -> list[str]:
         """
-        Names of the values that the caller supplies.
+        Value names that the caller supplies.
         """
     @property
     def nodes(
         self, /
     ) -> list[tuple[str, str, list[tuple[int, int, int]], dict[str, str], list[int]]]:
         """
-        ``(op, name, inputs, attributes, after)`` of every node, inputs as
-        ``(node, output, version)``.
+        ``(op, name, inputs, attributes, after)`` by node, with inputs as ``(node, output,
+        version)``.
         """
     @property
     def outputs(self, /) -> list[str]:
         """
-        Names of the values that the caller receives.
+        Value names that the caller receives.
         """
     def to_graph(self, /, name: str, parameters: Sequence[str]) -> Graph:
         """
-        Return the graph that the layout was made for; values called like one of ``parameters``
-        are constants.
+        Return the graph that the layout was made for; values named in ``parameters`` are constants.
         """
     def to_json(self, /) -> str:
         """
-        Return the JSON form of a graph runtime.
+        Return the JSON form for graph runtimes.
         """
     def with_attributes(self, /, attributes: Sequence[tuple[str, dict[str, str]]]) -> StorageLayout:
         """
-        Return the layout with more attributes, for nodes by the name of their first result.
+        Return the layout with more attributes, for nodes by the name of the first result.
         """
 
 @final
@@ -2662,7 +2666,7 @@ class StoragePlan:
     @property
     def allocated_bytes(self, /) -> int:
         """
-        Bytes of all blocks that are not the caller's.
+        Bytes of all blocks except the caller's.
         """
     @property
     def blocks(self, /) -> list[Block]:
@@ -2672,7 +2676,7 @@ class StoragePlan:
     @property
     def colors(self, /) -> list[int] | None:
         """
-        Color of every node, by index; None with one color.
+        Color by node; None with one color.
         """
     def decorate(
         self,
@@ -2683,13 +2687,13 @@ class StoragePlan:
         assigns: dict[int, Assign] | None = None,
     ) -> StoragePlan:
         """
-        Return the plan with blocks for inputs, constants and states, assignments tied to
-        their states.
+        Return the plan with blocks for inputs, constants and states, and with assignments tied to
+        states.
 
-        ``assigns`` is what :func:`arenaplan.classic.find_assigns` returns, for this graph or for the one
-        that :func:`arenaplan.classic.order_mutations` made this graph from. Without it the assignments
-        are found, where nodes in ``elementwise`` may write an assignment's state themselves;
-        effects of the nodes decide if that is None.
+        ``assigns`` is a result of :func:`arenaplan.classic.find_assigns`, for this graph or for the
+        graph from which :func:`arenaplan.classic.order_mutations` made this graph. Without
+        ``assigns``, assignments are found, where nodes in ``elementwise`` may write an assignment's
+        state themselves; if that is None, the effects of the nodes decide.
 
         Raises
         ------
@@ -2709,12 +2713,12 @@ class StoragePlan:
     @property
     def not_allocated(self, /) -> int:
         """
-        Number of results that got no storage.
+        Count of results without storage.
         """
     @property
     def storage_ids(self, /) -> list[int]:
         """
-        Block of every value, by index; -1 unassigned, -2 external, -3 dynamic.
+        Block by value; -1 unassigned, -2 external, -3 dynamic.
         """
     def to_plan(self, /, graph: object, *, alignment: int) -> Plan:
         """
@@ -2758,40 +2762,40 @@ class Strips:
     @property
     def in_place(self, /) -> list[RowsInPlace]:
         """
-        Values that are made in the rows of another one.
+        Values that are made in another value's rows.
         """
     @property
     def node(self, /) -> int:
         """
-        Index of the last node of the step.
+        The step's last node index.
         """
     @property
     def rows(self, /) -> int:
         """
-        Rows of the output that are made at once.
+        Output rows that are made at once.
         """
 
 @final
 class Target:
     """
-    A description of the program that runs a plan.
+    A description of a program that runs plans.
 
-    ``Target(name, techniques)`` describes another runner, which honors the techniques of that
-    list. :func:`arenaplan.targets` lists the known ones.
+    ``Target(name, techniques)`` describes another runner, which honors the listed techniques.
+    :func:`arenaplan.targets` lists the known targets.
 
     Parameters
     ----------
     name : str
-        A name that is not one of the known targets'.
+        A name that no known target has.
     techniques : list of str
-        Names of the techniques that the runner honors.
+        The techniques that the runner honors, by name.
     alignment : int, default 64
-        Alignment, in bytes, of offsets that the planner chooses by default.
+        Default offset alignment in bytes.
     scratch : {"graph", "runner", "nobody"}
-        The origin of the scratch memory of kernels: nodes declare it before planning, the
-        runner adds it by itself, or there is none.
+        The origin of kernel scratch memory: nodes declare the memory before planning, the runner
+        adds the memory by itself, or there is none.
     caller_memory : bool
-        Whether inputs and outputs may be in memory of the caller.
+        Whether inputs and outputs may be in the caller's memory.
     several_spaces : bool
         Whether values may be in several spaces.
     """
@@ -2814,17 +2818,18 @@ class Target:
     @property
     def alignment(self, /) -> int:
         """
-        Alignment, in bytes, of offsets that the planner chooses by default.
+        Default offset alignment in bytes.
         """
     @property
     def caller_memory(self, /) -> bool:
         """
-        Whether inputs and outputs may be in memory of the caller.
+        Whether inputs and outputs may be in the caller's memory.
         """
     @property
     def fixed(self, /) -> str:
         """
-        Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` if it has none.
+        Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` without such
+        structures.
         """
     @property
     def granularity(self, /) -> str:
@@ -2834,22 +2839,22 @@ class Target:
     @staticmethod
     def known(name: str) -> Target:
         """
-        Return the known target of this name.
+        Return the known target with this name.
 
         Raises
         ------
         InvalidOption
-            If there is none; the message lists those that there are.
+            If the name is unknown; the message lists the known names.
         """
     @property
     def name(self, /) -> str:
         """
-        Name of the target, with the kernels if they are named: ``"tflm:reference"``.
+        Target name, with the kernels if named: ``"tflm:reference"``.
         """
     @property
     def offset_unit(self, /) -> int:
         """
-        Number of bytes that every alignment must be a multiple of.
+        Unit of offsets in bytes: every alignment must be a multiple.
         """
     @property
     def runtime(self, /) -> str:
@@ -2859,7 +2864,7 @@ class Target:
     @property
     def scratch(self, /) -> str:
         """
-        Origin of the scratch memory of kernels: ``"graph"``, ``"runner"`` or ``"nobody"``.
+        Origin of kernel scratch memory: ``"graph"``, ``"runner"`` or ``"nobody"``.
         """
     @property
     def several_spaces(self, /) -> bool:
@@ -2874,21 +2879,21 @@ class Target:
     @property
     def techniques(self, /) -> list[str]:
         """
-        Names of the techniques that the runner honors.
+        The techniques that the runner honors, by name.
         """
 
 @final
 class ThreadTeam:
     """
-    Threads that divide compiled kernels among them.
+    Threads that divide compiled kernels.
 
-    Kernels that are made in a block (``with team:``) by the thread that entered it are divided, as
-    far as they are long enough; they keep the threads alive. Results are the same, bit for bit.
+    Kernels that are made in a block (``with team:``) by the thread that entered the block are
+    divided, if long enough; the kernels keep the threads alive. Results are the same, bit for bit.
 
     Parameters
     ----------
     threads : int
-        Number of threads, the caller's among them.
+        Thread count, the caller included.
     """
 
     def __enter__(self, /) -> ThreadTeam: ...
@@ -2898,18 +2903,18 @@ class ThreadTeam:
     @property
     def scratch_bytes(self, /) -> int:
         """
-        Bytes of scratch memory of all threads but the caller's.
+        Scratch bytes of all threads except the caller's.
         """
     @property
     def threads(self, /) -> int:
         """
-        Number of threads, the caller's among them.
+        Thread count, the caller included.
         """
 
 @final
 class Timetable:
     """
-    When several workers run the steps of a plan.
+    The times at which several workers run a plan's steps.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -2921,7 +2926,7 @@ class Timetable:
     @property
     def costs(self, /) -> list[int]:
         """
-        By step: its time. Bytes that its nodes touch, unless other costs were given.
+        Time by step: the bytes that the nodes touch, unless other costs were given.
         """
     @property
     def parallelism(self, /) -> float:
@@ -2936,23 +2941,23 @@ class Timetable:
     @property
     def starts(self, /) -> list[int]:
         """
-        By step: the time at which it starts.
+        Start time by step.
         """
     @property
     def work(self, /) -> int:
         """
-        Time of all steps one after the other.
+        Serial time.
         """
     @property
     def workers(self, /) -> int:
         """
-        Number of workers.
+        Worker count.
         """
 
 @final
 class Transfer:
     """
-    A value that is copied to a slow memory, or back from it, as an entry of a schedule.
+    A value that is copied to a slow memory, or back, as an entry in a schedule.
 
     Examples
     --------
@@ -2969,7 +2974,7 @@ class Transfer:
     @property
     def value(self, /) -> int:
         """
-        Index of the value.
+        Value index.
         """
     @property
     def way(self, /) -> str:
@@ -2980,7 +2985,7 @@ class Transfer:
 @final
 class Variable:
     """
-    A value that operations of a queue read and write, from :meth:`Queue.variable`.
+    A value that operations in a queue read and write, from :meth:`Queue.variable`.
     """
 
     def __repr__(self, /) -> str: ...
@@ -2988,11 +2993,11 @@ class Variable:
 @final
 class Verdict:
     """
-    Result of a check about the claims of a valid plan.
+    Check result about the claims of a valid plan.
 
-    Offsets, live ranges, sharing and sizes of a valid plan are always verified. A claim about
-    *all* plans, such as a lower bound, is ``"verified"`` if the checker derived it from the graph,
-    and ``"claimed"`` if only the plan states it and nothing contradicts it.
+    Offsets, live ranges, sharing and sizes in a valid plan are always verified. A claim about *all*
+    plans, such as a lower bound, is ``"verified"`` if the checker derived the claim from the graph,
+    and ``"claimed"`` if only the plan states the claim and nothing contradicts it.
     """
 
     def __eq__(self, value: object, /) -> bool: ...
@@ -3001,8 +3006,8 @@ class Verdict:
     @property
     def chose_spaces(self, /) -> bool:
         """
-        Whether capacities, alignments and costs of the spaces are those that the plan names, and
-        not those of the graph.
+        Whether capacities, alignments and costs of the spaces come from the plan, and not from the
+        graph.
         """
     @property
     def floor(self, /) -> str | None:
@@ -3013,18 +3018,18 @@ class Verdict:
     @property
     def is_verified(self, /) -> bool:
         """
-        Whether the checker derived every claim of the plan.
+        Whether the checker derived every claim in the plan.
         """
     @property
     def lower_bound(self, /) -> str:
         """
-        Whether ``lower_bound`` of the plan was ``"verified"`` or only ``"claimed"``.
+        Whether the plan's ``lower_bound`` was ``"verified"`` or only ``"claimed"``.
         """
     @property
     def max_live(self, /) -> list[int]:
         """
-        Per space the bytes that are live at once at the highest step, as the checker counts them:
-        no offsets need fewer. Workspaces count with their smallest sizes.
+        For each space the bytes that are live at once at the highest step, as counted by the
+        checker: no offsets need fewer. Workspaces count with their smallest sizes.
         """
     @property
     def move_cost(self, /) -> str | None:
@@ -3047,26 +3052,26 @@ class Verdict:
     @property
     def status(self, /) -> str:
         """
-        Whether ``status`` of the plan was ``"verified"`` or only ``"claimed"``.
+        Whether the plan's ``status`` was ``"verified"`` or only ``"claimed"``.
         """
 
 @final
 class WindowSide:
     """
-    One spatial dimension of a sliding window.
+    A spatial dimension of a sliding window.
 
     Parameters
     ----------
     size : int
-        Elements of the input.
+        Input elements.
     out : int
-        Positions of the window.
+        Window positions.
     kernel : int
         Elements under the window.
     stride : int
         Elements from one position to the next.
     dilation : int
-        Elements from one under the window to the next.
+        Elements between neighbors under the window.
     before : int
         Zeros in front of the input.
     """
@@ -3079,7 +3084,7 @@ class WindowSide:
 
 def color_nodes(graph: Graph, num_temp: int) -> tuple[list[int], int]:
     """
-    Return the color of every node, at most ``num_temp`` colors, and the number of colors.
+    Return every node's color, at most ``num_temp`` colors, and the color count.
     """
 
 def explain(
@@ -3091,51 +3096,51 @@ def explain(
     time_limit: float | None = None,
 ) -> Explained:
     """
-    Return a plan, and the bytes and times of other choices of techniques.
+    Return a plan, and the bytes and times for other choices of techniques.
     """
 
 def extra_of_chen(graph: Graph, options: Incomplete, budgets: Sequence[int]) -> list[float | None]:
     """
-    Return the extra work of the best schedule of Chen et al. within each of some numbers of bytes,
-    or None where there is none.
+    Return the extra work of the best schedule by Chen et al. within each of some numbers of bytes,
+    or None without such a schedule.
     """
 
 def find_assigns(graph: Graph, elementwise: Sequence[int] | None = None) -> list[Assign | None]:
     """
-    Return per node the assignment that it is, or None if it is none.
+    Return for each node the assignment, or None if the node is not an assignment.
     """
 
 def fuse(graph: Graph, kinds: Sequence[str]) -> list[list[int]]:
     """
-    Return groups of nodes that can run as one, by kinds of fusion.
+    Return groups of nodes that can run as one, for given kinds of fusion.
     """
 
 def graph_schema() -> str:
     """
-    Return the JSON Schema of graph files.
+    Return the JSON Schema for graph files.
     """
 
 def hazards_schema() -> str:
     """
-    Return the JSON Schema of hazards.
+    Return the JSON Schema for hazards.
     """
 
 def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:
     """
-    Return ``(name, dtype, shape, bytes)`` of every array of a parameter blob.
+    Return ``(name, dtype, shape, bytes)`` for every array in a parameter blob.
     """
 
 def model_schema() -> str:
     """
-    Return the JSON Schema of model files.
+    Return the JSON Schema for model files.
     """
 
 def nodes_in_strips(
     graph: Graph, costs: Any, nodes: Sequence[int], rows: int
 ) -> tuple[list[int], Strips] | None:
     """
-    Return nodes in the order in which they run in strips of so many rows by the row kernels of a
-    backend, and the strips; None if they cannot run so.
+    Return nodes in the order in which they run in strips of so many rows by a backend's row
+    kernels, and the strips; None if the nodes cannot run in such strips.
     """
 
 def order_mutations(graph: Graph, elementwise: Sequence[int] | None = None) -> list[list[int]]:
@@ -3153,7 +3158,7 @@ def pack(
     on_progress: Any | None,
 ) -> Packing:
     """
-    Pack the buffers of ``problem``.
+    Pack the buffers in ``problem``.
     """
 
 def pack_again(
@@ -3173,10 +3178,10 @@ def pack_apart(
     goal: int,
 ) -> list[int]:
     """
-    Return offsets of items of ``sizes`` bytes that obey rules ``(item, other, low, high)``.
+    Return offsets for items with ``sizes`` bytes that obey rules ``(item, other, low, high)``.
 
-    No item begins more than ``low`` and less than ``high`` bytes after the other. The items of each
-    of ``orders`` are searched, those of ``last`` are placed after them.
+    No item begins more than ``low`` and less than ``high`` bytes after the other. The items in each
+    of ``orders`` are searched; the items in ``last`` are placed afterwards.
     """
 
 def pack_blame(problem: dict[str, Any], space: int) -> list[int] | None:
@@ -3194,34 +3199,34 @@ def pack_csv(
     on_progress: Any | None,
 ) -> Packing:
     """
-    Pack the buffers of a CSV document. The first of ``spaces`` is what those are like that no other
-    one describes by name.
+    Pack the buffers in a CSV document. The first of ``spaces`` describes every space that no other
+    entry names.
     """
 
 def pack_csv_again(
     text: str, old: str, spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]], seed: int
 ) -> tuple[Packing, list[str], int]:
     """
-    Return a packing of a CSV document near that of an ``old`` one, the identifiers of the buffers that
-    moved, and the peak of staying.
+    Return a packing for a CSV document close to the ``old`` document's packing, the identifiers of
+    moved buffers, and the peak of staying.
     """
 
 def pack_csv_blame(
     text: str, spaces: list[tuple[str, int | None, int, list[tuple[int, int]]]]
 ) -> list[tuple[str, list[str]]]:
     """
-    Return the name of each space of a CSV document that is proven too small, with the identifiers of
-    buffers that prove it.
+    Return the name of each space in a CSV document that is proven too small, with the identifiers
+    of buffers that prove it.
     """
 
 def pack_matrix(matrix: ndarray[Any, Any], transposed: bool, target: ndarray[Any, Any]) -> None:
     """
-    Write a matrix in the order in which :meth:`CompiledKernel.product` reads it.
+    Write a matrix in the order in which :meth:`CompiledKernel.product` reads the matrix.
 
     Parameters
     ----------
     matrix : array, shape (depth, columns)
-        Of shape (columns, depth) if it is transposed.
+        Shape (columns, depth) if transposed.
     transposed : bool
     target : array
         :func:`packed_matrix` elements.
@@ -3229,35 +3234,35 @@ def pack_matrix(matrix: ndarray[Any, Any], transposed: bool, target: ndarray[Any
 
 def pack_quantized(weights: ndarray[Any, Any], target: ndarray[Any, Any], lanes: int) -> None:
     """
-    Write weights in the order in which :func:`quantized_conv` reads them.
+    Write weights in the order in which :func:`quantized_conv` reads the weights.
 
     Parameters
     ----------
     weights : array of int16, shape (groups, channels, channels of the image, elements of a window)
-        Integers less their zero point.
+        Integers less the zero point.
     target : array of int32
         :func:`packed_quantized` elements.
     lanes : int
-        :func:`quantized_lanes` of the weights.
+        :func:`quantized_lanes` for the weights.
     """
 
 def pack_quantized_matrix(matrix: ndarray[Any, Any], target: ndarray[Any, Any], lanes: int) -> None:
     """
-    Write a matrix in the order in which :func:`quantized_product` reads it.
+    Write a matrix in the order in which :func:`quantized_product` reads the matrix.
 
     Parameters
     ----------
     matrix : array of int16, shape (depth, columns)
-        Integers less their zero point.
+        Integers less the zero point.
     target : array of float32
         :func:`packed_quantized_matrix` elements.
     lanes : int
-        :func:`quantized_lanes` of the matrix.
+        :func:`quantized_lanes` for the matrix.
     """
 
 def pack_weights(weights: ndarray[Any, Any], target: ndarray[Any, Any]) -> None:
     """
-    Write the weights of a convolution in the order in which :meth:`CompiledKernel.conv` reads them.
+    Write convolution weights in the order in which :meth:`CompiledKernel.conv` reads the weights.
 
     Parameters
     ----------
@@ -3272,7 +3277,7 @@ def packed_matrix(depth: int, columns: int) -> int:
 
 def packed_quantized(shape: Sequence[int], lanes: int) -> int:
     """
-    Return the number of elements that :func:`pack_quantized` writes for weights of a shape.
+    Return the number of elements that :func:`pack_quantized` writes for a weight shape.
     """
 
 def packed_quantized_matrix(depth: int, columns: int, lanes: int) -> int:
@@ -3306,16 +3311,15 @@ def plan(
     """
     Plan ``graph`` with the given options, a dict; ``steps`` are the steps to run, if given.
 
-    ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a
-    value and the only space that it may be in. ``strips`` says how steps run strip by strip,
-    ``node_times`` is the time of each node, and ``costs`` are the costs of steps that a backend
-    states. After ``time_limit`` seconds, or when ``on_progress`` returns ``False``, the best plan so
-    far is returned.
+    ``spaces`` are memories as ``(name, capacity, alignment, cost)``, and ``homes`` pairs of a value
+    and the only permitted space. ``strips`` states the strips of steps, ``node_times`` is the time
+    of each node, and ``costs`` are a backend's step costs. After ``time_limit`` seconds, or when
+    ``on_progress`` returns ``False``, the best plan so far is returned.
     """
 
 def plan_schema() -> str:
     """
-    Return the JSON Schema of plan files.
+    Return the JSON Schema for plan files.
     """
 
 def plan_together(
@@ -3343,25 +3347,25 @@ def quantized_conv(
     lanes: int,
 ) -> CompiledKernel:
     """
-    Return a convolution of bytes with exact sums.
+    Return a byte convolution with exact sums.
 
     Parameters
     ----------
     image : array of uint8, shape (images, channels, ...)
         Signed bytes as their bits.
     encoding : ByteEncoding
-        That of the image.
+        The image encoding.
     weights : array of int32
-        Those of :func:`pack_quantized`.
+        Weights from :func:`pack_quantized`.
     result : ByteResult
     output : array of uint8, shape (images, channels, ...)
     scratch : array of float32
-        :attr:`ConvWay.elements` elements of a way.
+        :attr:`ConvWay.elements` elements for a way.
     rows, columns : WindowSide
         The two spatial dimensions.
     groups : int
     lanes : int
-        :func:`quantized_lanes` of the weights.
+        :func:`quantized_lanes` for the weights.
     """
 
 def quantized_depthwise(
@@ -3376,23 +3380,24 @@ def quantized_depthwise(
     columns: WindowSide,
 ) -> CompiledKernel:
     """
-    Return a convolution of every channel of bytes by itself: see :func:`quantized_conv`.
+    Return a convolution of every byte channel by itself: see :func:`quantized_conv`.
 
-    The output may be the memory of the image, if it has as many channels of the same size. Sums are exact if the absolute values of the terms of each add up to at most 2**24.
+    The output may be the image's memory, if it has as many channels of the same size. A sum is
+    exact if the absolute values of its terms add up to at most 2**24.
 
     Parameters
     ----------
     weights : array of float32
-        One window per channel of the output, of integers less their zero point.
+        One window per output channel, with integers less the zero point.
     addend : array of float32, optional
-        An integer for each channel of the output, which its sums begin with.
+        For each output channel, an integer that its sums begin with.
     scratch : array of float32
         :func:`quantized_depthwise_scratch` elements.
     """
 
 def quantized_depthwise_scratch(rows: WindowSide, columns: WindowSide) -> int:
     """
-    Return the elements of scratch memory that :func:`quantized_depthwise` needs.
+    Return the scratch elements that :func:`quantized_depthwise` needs.
     """
 
 def quantized_lanes(weights: ndarray[Any, Any]) -> int:
@@ -3402,7 +3407,7 @@ def quantized_lanes(weights: ndarray[Any, Any]) -> int:
     Parameters
     ----------
     weights : array of int16
-        Integers less their zero point.
+        Integers less the zero point.
     """
 
 def quantized_product(
@@ -3415,40 +3420,40 @@ def quantized_product(
     lanes: int,
 ) -> CompiledKernel:
     """
-    Return the product of rows of bytes and a matrix, with exact sums: see :func:`quantized_conv`.
+    Return the product of byte rows and a matrix, with exact sums: see :func:`quantized_conv`.
 
     Parameters
     ----------
     rows : array of uint8, shape (..., depth)
     matrix : array of float32
-        That of :func:`pack_quantized_matrix`.
+        The matrix from :func:`pack_quantized_matrix`.
     result : ByteResult
         Channels are columns.
     output : array of uint8, shape (..., columns)
-        May be the memory of the rows.
+        May be the rows' memory.
     scratch : array of float32
-        :func:`quantized_product_scratch` elements; those for fewer rows do.
+        :func:`quantized_product_scratch` elements; the elements for fewer rows suffice.
     lanes : int
-        :func:`quantized_lanes` of the matrix.
+        :func:`quantized_lanes` for the matrix.
     """
 
 def quantized_product_scratch(rows: int, depth: int, columns: int) -> int:
     """
-    Return the elements of scratch memory with which :func:`quantized_product` is fastest.
+    Return the scratch elements with which :func:`quantized_product` is fastest.
     """
 
 def quantized_way(
     rows: WindowSide, columns: WindowSide, fan_in: int, fan_out: int, room: int
 ) -> ConvWay:
     """
-    Return the fastest way of :func:`quantized_conv` within some elements of scratch memory, or the
-    smallest one.
+    Return the fastest way for :func:`quantized_conv` within so many scratch elements, or the
+    smallest way.
 
     Parameters
     ----------
     rows, columns : WindowSide
     fan_in, fan_out : int
-        Channels of a group.
+        Channels per group.
     room : int
     """
 
@@ -3481,13 +3486,13 @@ def recompute_curve(
 
 def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearray]]) -> bytes:
     """
-    Return a parameter blob of ``(name, dtype, shape, bytes)`` rows.
+    Return a parameter blob with ``(name, dtype, shape, bytes)`` rows.
     """
 
 def set_views(html: Any, frame: Any, packing: Any) -> None:
     """
-    Hand over the functions that `Plan._repr_html_`, `Plan.to_pandas` and `Packing._repr_html_` call.
-    The first ones stay.
+    Hand over the functions that `Plan._repr_html_`, `Plan.to_pandas` and `Packing._repr_html_`
+    call. The first functions stay.
     """
 
 def share_storage(
@@ -3504,17 +3509,17 @@ def share_storage(
     assigned: Sequence[int] | None,
 ) -> StoragePlan:
     """
-    Return which values of ``graph`` can share blocks.
+    Return the values in ``graph`` that can share blocks.
     """
 
 def step_times(graph: Graph, plan: Plan, costs: Any) -> list[int]:
     """
-    Return the estimated nanoseconds of each step of a plan, by the costs that a backend states.
+    Return the estimated nanoseconds of each step in a plan, by a backend's costs.
     """
 
 def targets() -> list[Target]:
     """
-    Return the targets that are known, those that can do most first.
+    Return the known targets, the most able first.
     """
 
 def techniques() -> list[str]:
@@ -3527,13 +3532,13 @@ def write_files(files: Sequence[tuple[str | PathLike[str], bytes | bytearray]]) 
     Write files, each given by its path and content.
 
     A regular file is replaced at once and keeps its mode, through a symbolic link, too; on failure
-    it is unchanged. The content of all of them is on disk before the first one is replaced.
+    the file stays unchanged. The content of all files is on disk before the first file is replaced.
     Devices, pipes, and descriptors such as ``/dev/stdout`` are written into.
 
     Raises
     ------
     PlanWriteError
-        If a file cannot be written; the message names it.
+        If a file cannot be written; the message names the file.
     BrokenPipeError
         If a pipe has no reader any more.
     """

@@ -230,7 +230,7 @@ impl Arena {
         let py = memory.py();
         let refuse = |why: &str| raise_named(py, "InvalidBuffer", format!("the memory {why}"));
         let Ok(view) = PyMemoryView::from(memory) else {
-            return Err(refuse("is no buffer of main memory"));
+            return Err(refuse("is not a buffer in main memory"));
         };
         // References to objects can be cast, too, and must not be overwritten.
         if view.getattr("format")?.extract::<String>()?.contains('O') {

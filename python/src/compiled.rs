@@ -606,7 +606,7 @@ pub(crate) fn refused(py: Python<'_>, error: &arenaplan_kernels::Error) -> PyErr
 
 /// Returns the exception for image arrays that no kernel can work on.
 pub(crate) fn no_planes(py: Python<'_>) -> PyErr {
-    let message = "image and output are no planes, or cannot be written";
+    let message = "image and output must be planes, and the output writable";
     raise_named(py, "InvalidOperand", message.into())
 }
 

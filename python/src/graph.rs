@@ -317,7 +317,7 @@ fn read_name(name: &Bound<'_, PyAny>, what: &str) -> PyResult<String> {
     name.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyUnicodeEncodeError>(name.py()) {
             let shown = name.repr().map_or_else(|_| "?".into(), |name| name.to_string());
-            let message = format!("{shown} is no name of {what}: it cannot be encoded as UTF-8");
+            let message = format!("{shown} cannot name {what}: a name must be encodable as UTF-8");
             return raise_named(name.py(), "InvalidName", message);
         }
         error
@@ -366,7 +366,7 @@ fn read_index(index: &Bound<'_, PyAny>, who: &str, of: &str) -> PyResult<u32> {
     }
     index.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(py) {
-            let message = format!("{who} names {of} {index}, and there is none");
+            let message = format!("{who} names {of} {index}, which does not exist");
             return raise_named(py, "UndefinedValue", message);
         }
         PyTypeError::new_err(format!("{who}: {index} is not the index of a {of}"))

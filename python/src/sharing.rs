@@ -46,7 +46,7 @@ pub(crate) fn share_storage(
 ) -> PyResult<StoragePlan> {
     let storage = |code| {
         Storage::from_code(code)
-            .ok_or_else(|| PyValueError::new_err(format!("{code} is no storage id")))
+            .ok_or_else(|| PyValueError::new_err(format!("{code} is not a storage id")))
     };
     let options = SharingOptions {
         match_range,
@@ -92,7 +92,7 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
     for kind in kinds {
         let Some(switch) = fusion.switch(&kind) else {
             let names = Fusion::NAMES.join(", ");
-            let reason = format!("{} is none of {names}", quoted(&kind));
+            let reason = format!("{} is not one of {names}", quoted(&kind));
             let error = arenaplan::Error::InvalidOption { option: "kinds", reason };
             return Err(crate::error::raise(py, &error));
         };
@@ -150,7 +150,7 @@ fn given_assigns(
         let place = found.get_mut(id.index());
         let known = place.is_some().then(|| graph.inner.assignment(id)).flatten();
         let (Some(place), Some(known)) = (place, known) else {
-            return refuse(format!("node {node} is no assignment"));
+            return refuse(format!("node {node} is not an assignment"));
         };
         let row = [known.state, known.source, known.result].map(u32::from);
         if row != [state, source, result] {

@@ -23,7 +23,7 @@ impl Plan {
     /// Checks that the plan's sizes and proofs do not contradict each other.
     pub(super) fn check_claims(&self, graph: &Graph) -> Result<()> {
         let Ok(alignment) = Alignment::new(self.options.alignment) else {
-            return corrupt(format!("the alignment {} is no power of two", self.options.alignment));
+            return corrupt(format!("alignment {} is not a power of two", self.options.alignment));
         };
         let padded = |bytes: u64| u128::from(bytes).next_multiple_of(u128::from(alignment.bytes()));
         let mut extents = vec![0_u128; self.spaces.len()];

@@ -106,7 +106,7 @@ impl Plan {
             };
             let from = original.node(from);
             if !is_same(node, from) {
-                return refuse(node, "is no execution of the node that it should repeat");
+                return refuse(node, "does not execute the node that it should repeat");
             }
             if index >= original.nodes().len() && !from.is_pure() {
                 return refuse(node, "runs again, and is not pure");

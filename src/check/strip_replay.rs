@@ -173,7 +173,7 @@ impl<'a> StripReplay<'a> {
                 return refuse(graph, id, "what it makes is needed elsewhere");
             }
             if self.row_bytes(value, axis).is_none() {
-                return refuse(graph, id, "its rows are no whole bytes");
+                return refuse(graph, id, "its rows are not whole bytes");
             }
             if self.made.insert(value, StripValue { home: usize::MAX, axis, done: 0 }).is_some() {
                 return refuse(graph, id, "it is there twice");

@@ -127,7 +127,7 @@ impl Plan {
         let aligned = self.spaces.iter().map(|space| space.alignment);
         for bytes in core::iter::once(self.options.alignment).chain(aligned) {
             Alignment::new(bytes)
-                .map_err(|_| corrupt(format!("the alignment {bytes} is no power of two")))?;
+                .map_err(|_| corrupt(format!("the alignment {bytes} is not a power of two")))?;
         }
         let lists = self.steps.iter().map(|step| step.inputs.len() + step.outputs.len());
         let named = lists.fold(self.placements.len(), usize::saturating_add);

@@ -281,7 +281,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
         match node.input(position).map(|value| &values[value.index()]) {
             Some(value) if value.kind == ValueKind::State => {}
             Some(value) => {
-                return refuse(format!("it mutates {}, which is no state", quoted(&value.name)));
+                return refuse(format!("it mutates {}, which is not a state", quoted(&value.name)));
             }
             None => return refuse(format!("it mutates input {position}, which is left out")),
         }
@@ -291,7 +291,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     for overlap in &effects.overlaps {
         if overlap.input >= node.inputs.len() || overlap.output >= node.outputs.len() {
             return refuse(format!(
-                "overlap {} -> {} is no pair of operands",
+                "overlap {} -> {} must name two operands",
                 overlap.input, overlap.output
             ));
         }
@@ -299,7 +299,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     for pair in &effects.in_place {
         if pair.input >= node.inputs.len() || pair.output >= node.outputs.len() {
             return refuse(format!(
-                "in place {} -> {} is no pair of operands",
+                "in place {} -> {} must name two operands",
                 pair.input, pair.output
             ));
         }
@@ -325,7 +325,7 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
     for view in &effects.views {
         if view.input >= node.inputs.len() || view.output >= node.outputs.len() {
             return refuse(format!(
-                "view {} -> {} is no pair of operands",
+                "view {} -> {} must name two operands",
                 view.input, view.output
             ));
         }
@@ -394,7 +394,7 @@ fn check_windows(node: &Node, values: &[Value]) -> Result<()> {
     for (index, window) in node.effects.windows.iter().enumerate() {
         let &Window { input, output, axis, extent, stride, before, scale } = window;
         if input >= node.inputs.len() || output >= node.outputs.len() {
-            return refuse(format!("window {input} -> {output} is no pair of operands"));
+            return refuse(format!("window {input} -> {output} must name two operands"));
         }
         let is_pair = |other: &&Window| (other.input, other.output) == (input, output);
         if node.effects.windows[..index].iter().any(|other| is_pair(&other)) {

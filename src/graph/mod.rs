@@ -322,7 +322,7 @@ impl Graph {
         let mut graph = self.clone();
         for (id, offset) in pins {
             let Some(value) = graph.values.get_mut(id.index()) else {
-                let reason = format!("there is no value {id}");
+                let reason = format!("there is no value {id}, only {}", graph.values.len());
                 return Err(Error::InvalidOption { option: "pins", reason });
             };
             value.pin = Some(offset);

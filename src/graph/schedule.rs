@@ -219,7 +219,7 @@ impl<'a> Executions<'a> {
         };
         let name = quoted(&found.name);
         if found.kind != ValueKind::Activation || self.kept[value.index()] {
-            return refuse(format!("value {name} is copied, and is no value between two nodes"));
+            return refuse(format!("value {name} is copied, and is not between two nodes"));
         }
         let Some(latest) = self.latest[value.index()] else {
             return refuse(format!("value {name} is copied before it is made"));

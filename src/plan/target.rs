@@ -246,7 +246,7 @@ impl Target {
     pub fn custom(name: impl Into<String>, techniques: Techniques) -> Result<Self> {
         let name = name.into();
         if name.is_empty() || Self::known(&name).is_some() {
-            let reason = format!("{} is no name for a target of one's own", quoted(&name));
+            let reason = format!("{} is empty or names a known target", quoted(&name));
             return Err(Error::InvalidOption { option: "target", reason });
         }
         Ok(Self { name: Cow::Owned(name), techniques, ..Self::NODES })

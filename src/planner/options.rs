@@ -50,7 +50,7 @@ impl<'a> Planner<'a> {
             let (unit, given) = (target.offset_unit(), options.alignment);
             return refuse(
                 "alignment",
-                format!("counts in {unit} bytes, which {given} is no multiple of"),
+                format!("counts in {unit} bytes; the alignment must be a multiple, not {given}"),
             );
         }
         if options.workspace == WorkspacePolicy::Auto && target.scratch() == Provider::Runner {

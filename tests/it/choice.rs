@@ -199,7 +199,7 @@ fn separate_pairs_that_no_spaces_keep_are_refused_by_the_buffers() {
     let twice = refused(vec![fixed], 2, &[(0, 0)]);
     assert_eq!(twice.to_string(), "buffer 0: a rule for pairs names it twice");
     let nowhere = Buffer::new(8, live(0, 1)).with_spaces([]).unwrap_err();
-    assert_eq!(nowhere.to_string(), "buffer 0: there is no space that it may be in");
+    assert_eq!(nowhere.to_string(), "buffer 0: no space is permitted: give at least one");
     let error = refused(vec![anywhere(8, live(0, 1), 3)], 2, &[]);
     assert_eq!(error.to_string(), "buffer 0: it is in space 2, which is not there");
     let error = refused(vec![anywhere(8, live(0, 1), 2)], 65, &[]);

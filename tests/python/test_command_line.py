@@ -101,7 +101,7 @@ def test_what_never_ends_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pack", "/dev/zero"]) == 2
     err = capsys.readouterr().err
     assert "NotAModel" in err
-    assert "InvalidCsv: line 1: a zero byte is no text" in err
+    assert "InvalidCsv: line 1: a zero byte is not text" in err
 
 
 def test_a_plan_comes_through_a_pipe(

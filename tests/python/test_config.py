@@ -160,7 +160,7 @@ def test_the_page_lists_every_key_and_its_file_is_right(
         ("[models]\nx = 3\n", 'models."x" is no table'),
         ('[defaults]\ntargte = "c"\n', "defaults.targte is no option; did you mean target?"),
         ('[models."*.json"]\ntarget = "tflmm"\n', 'models."*.json".target is \'tflmm\', none of'),
-        ('[defaults]\nbudget = "1KB2"\n', "defaults.budget: '1KB2' is no number of bytes"),
+        ('[defaults]\nbudget = "1KB2"\n', "defaults.budget: '1KB2' is not a number of bytes"),
         ("[defaults]\nquiet = 1\n", "defaults.quiet is 1, neither true"),
         ("[defaults]\nalign = true\n", "defaults.align is True, neither text nor a number"),
         ('[defaults]\nalign = [{a = 1}]\n', "neither text nor a number"),

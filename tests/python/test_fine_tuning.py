@@ -75,7 +75,7 @@ def test_a_pattern_without_a_match_names_what_there_is(
 
 @pytest.mark.parametrize("patterns", [3, None, ["fc.*", 3], {1: 2}])
 def test_what_is_no_pattern_is_refused(path: Path, patterns: Any) -> None:
-    with raises("InvalidOption", match="option parameters: .*is no pattern"):
+    with raises("InvalidOption", match="option parameters: .*is not one or several"):
         ap.load(path, parameters=patterns)
 
 

@@ -95,7 +95,7 @@ def test_shapes_are_enough() -> None:
     ("donate", "error", "message"),
     [
         ([2], IndexError, "no argument 2; there are 2"),
-        ([True], TypeError, "argument True is no whole number"),
+        ([True], TypeError, "argument True is not a whole number"),
         ({0: 7}, IndexError, "no result 7"),
         ({0: 1}, ValueError, "result 1 has not the structure"),
     ],
@@ -107,7 +107,7 @@ def test_wrong_positions_are_refused(donate: Any, error: type[Exception], messag
 
 
 def test_what_is_no_function_is_refused() -> None:
-    with pytest.raises(TypeError, match="'int' is no function"):
+    with pytest.raises(TypeError, match="'int' is not a function"):
         ap.from_train_step(7, ())  # type: ignore[arg-type]
 
 

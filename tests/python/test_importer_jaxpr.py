@@ -374,9 +374,9 @@ def test_a_program_computes_the_same_inside_its_arena(function: Callable[..., An
 
 
 def test_what_is_no_closed_jaxpr_is_refused() -> None:
-    with pytest.raises(TypeError, match="'function' is no ClosedJaxpr"):
+    with pytest.raises(TypeError, match="'function' is not a ClosedJaxpr"):
         ap.from_jaxpr(lambda x: x)
-    with pytest.raises(TypeError, match="'Jaxpr' is no ClosedJaxpr"):
+    with pytest.raises(TypeError, match="'Jaxpr' is not a ClosedJaxpr"):
         ap.from_jaxpr(jax.make_jaxpr(jnp.sin)(X).jaxpr)
 
 

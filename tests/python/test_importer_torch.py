@@ -195,7 +195,7 @@ def test_what_may_be_overwritten_is_read_element_by_element() -> None:
 
 
 def test_d23_what_is_no_exported_program_is_refused() -> None:
-    with pytest.raises(TypeError, match="'Linear' is no torch"):
+    with pytest.raises(TypeError, match="'Linear' is not a torch"):
         ap.from_exported_program(nn.Linear(2, 2))
 
 
@@ -362,7 +362,7 @@ def test_random_nodes_are_not_pure() -> None:
     [
         ({99: 0}, IndexError, "no input 99"),
         ({0: 99}, IndexError, "no result 99"),
-        ({True: 0}, TypeError, "input True is no whole number"),
+        ({True: 0}, TypeError, "input True is not a whole number"),
     ],
 )
 def test_wrong_donations_are_refused(donate: Any, error: type[Exception], message: str) -> None:
@@ -371,5 +371,5 @@ def test_wrong_donations_are_refused(donate: Any, error: type[Exception], messag
 
 
 def test_what_is_no_graph_module_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"'Linear' is no torch\.fx\.GraphModule"):
+    with pytest.raises(TypeError, match=r"'Linear' is not a torch\.fx\.GraphModule"):
         ap.formats.from_joint_graph(nn.Linear(2, 2))

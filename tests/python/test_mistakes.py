@@ -91,7 +91,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "spaces": (
         lambda: ANY.plan(one_node(), target="nodes", spaces=["a"]),
         "InvalidOption",
-        "'a' is no Space",
+        "'a' is not a Space",
     ),
     "number for spaces": (
         lambda: ANY.plan(one_node(), target="nodes", spaces=5),
@@ -169,7 +169,11 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "adam of a graph": (lambda: ANY.train.adam(one_node()), "InvalidOption", "gradient"),
     "element type": (lambda: with_input("x", (4,), "floaty"), "UnsupportedDtype", "'floaty'"),
     "no element type": (lambda: with_input("x", (4,), None), "UnsupportedDtype", "'x'"),
-    "number as a type": (lambda: with_input("x", (4,), 5), "UnsupportedDtype", "5 of value 'x'"),
+    "number as a type": (
+        lambda: with_input("x", (4,), 5),
+        "UnsupportedDtype",
+        "value 'x' has the element type 5",
+    ),
     "shape": (lambda: with_input("x", 5), "InvalidDim", "'x' is 5"),
     "dimension": (lambda: with_input("x", ("a",)), "InvalidOption", "'x' is 'a'"),
     "pin below": (lambda: pinned(0, -5), "PinConflict", "-5"),
@@ -269,7 +273,7 @@ LINES: dict[str, tuple[int, str]] = {
     "plan nowhere.onnx": (2, "nowhere.onnx"),
     "plan .": (2, "'.'"),
     "plan one.json --optimize vews": (2, "'vews'; did you mean 'views'"),
-    "plan one.json --budget 1.3": (2, "'1.3' is no number of bytes"),
+    "plan one.json --budget 1.3": (2, "'1.3' is not a number of bytes"),
     "plan one.json --budget 128 --target nodes": (0, ""),
     "plan one.json --budget 64": (1, "64"),
     "plan one.json --profile deep.json": (2, "profile"),

@@ -335,5 +335,5 @@ def test_only_loops_that_are_short_enough_are_written_out() -> None:
     assert graphs[0].digest == graphs[1].digest
     with pytest.raises(ValueError, match="unroll: -1 is below 0"):
         ap.from_train_step(step.run, step.args, unroll=-1)
-    with pytest.raises(TypeError, match="unroll: True is no whole number"):
+    with pytest.raises(TypeError, match="unroll: True is not a whole number"):
         ap.from_train_step(step.run, step.args, unroll=True)

@@ -261,7 +261,7 @@ def test_plans_of_another_model_are_refused(tmp_path: Any) -> None:
     ("options", "message"),
     [
         ({"cap": 0}, "option cap"),
-        ({"cap": "lots"}, "no number of bytes"),
+        ({"cap": "lots"}, "number of bytes"),
         ({"cap": "1MiB", "workers": 0}, "option workers"),
         ({"cap": "1MiB", "prepared": 0}, "option prepared"),
         ({"cap": "1MiB", "keep": -1}, "option keep"),

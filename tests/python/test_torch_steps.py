@@ -361,5 +361,5 @@ def test_only_attention_that_leaves_out_elements_is_random() -> None:
 
 
 def test_what_is_no_step_is_refused() -> None:
-    with pytest.raises(TypeError, match="'int' is no function"):
+    with pytest.raises(TypeError, match="'int' is not a function"):
         ap.from_train_step(3, (P,))

@@ -278,10 +278,10 @@ def test_a_file_that_is_no_checkpoint_changes_nothing(tmp_path: Path) -> None:
     with ap.train.Trainer(trained(mlp, "adam")) as trainer:
         before = trainer.states()
         path.write_bytes(b"nothing")
-        with raises("ModelCorrupt", match="is no checkpoint"):
+        with raises("ModelCorrupt", match="is not a training checkpoint"):
             trainer.load(path)
         safetensors.save_file({"w1": before["w1"]}, path)
-        with raises("ModelCorrupt", match="is no checkpoint"):
+        with raises("ModelCorrupt", match="is not a training checkpoint"):
             trainer.load(path)
         trainer.save(path)
         with ap.train.Trainer(trained(cnn, "adam")) as other, raises("InputMismatch"):
@@ -305,7 +305,7 @@ def test_bad_trainings_are_refused() -> None:
     w1, x = graph.find("w1").index, graph.find("x").index
     with pytest.raises(InvalidOption, match="no updates"):
         ap.train.Trainer(ap.train.gradient(graph, of=loss, wrt=[w1]))
-    with pytest.raises(InvalidOption, match="'x' is no state"):
+    with pytest.raises(InvalidOption, match="'x' is not a state"):
         ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[x]))
     with pytest.raises(InvalidOption, match="already"):
         ap.train.adam(ap.train.sgd(ap.train.gradient(graph, of=loss, wrt=[w1])))

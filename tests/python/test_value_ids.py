@@ -122,5 +122,5 @@ def test_a_whole_rate_is_the_number_that_it_says(rate: float) -> None:
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf")])
 def test_a_rate_that_is_no_finite_number_is_refused(rate: float) -> None:
-    with pytest.raises(InvalidOption, match="is no finite number"):
+    with pytest.raises(InvalidOption, match="is not a finite number"):
         ap.train.sgd(training(model("here")), lr=rate)

@@ -89,7 +89,7 @@ static void packing(void)
     EXPECT(ap_problem_keep_separate(problem, 9, 0), INVALID_ARGUMENT, "no buffer 9");
     EXPECT(ap_problem_set_spaces(problem, 9, NULL, 0), INVALID_ARGUMENT, "no buffer 9");
     EXPECT(ap_problem_reserve(problem, 9, 0, 1), INVALID_ARGUMENT, "no space 9");
-    EXPECT(ap_problem_reserve(problem, 0, 1, 1), INVALID_ARGUMENT, "1..1 are no range");
+    EXPECT(ap_problem_reserve(problem, 0, 1, 1), INVALID_ARGUMENT, "bytes 1..1: low must be below high");
     HOLDS(ap_problem_count(problem) == 0);
     HOLDS(ap_problem_count(NULL) == 0);
 
@@ -295,7 +295,7 @@ static void plans(const char *path)
     EXPECT(ap_arena_bind(plan, NULL, memory.bytes, &arena), INVALID_ARGUMENT, "memory 0 is null");
     EXPECT(ap_arena_bind(plan, memory.pointer, memory.bytes - 1, &arena), MEMORY_TOO_SMALL, "has");
     EXPECT(ap_arena_bind(plan, (char *)memory.pointer + 1, memory.bytes, &arena),
-           MEMORY_MISALIGNED, "no multiple of 64");
+           MEMORY_MISALIGNED, "a multiple of 64");
     EXPECT(ap_arena_bind_spaces(plan, NULL, 1, &arena), INVALID_ARGUMENT, "memories is null");
     EXPECT(ap_arena_bind_spaces(plan, NULL, 0, &arena), INVALID_ARGUMENT, "0 memories");
     HOLDS(arena == NULL);

@@ -59,7 +59,7 @@ impl FromStr for AllocationType {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         found.map(|&(_, kind)| kind).ok_or_else(|| {
             let names = Self::NAMES.map(|(name, _)| name).join(", ");
-            let reason = format!("{} is none of {names}", quoted(text));
+            let reason = format!("{} is not one of {names}", quoted(text));
             Error::Core(Core::InvalidOption { option: "kind", reason })
         })
     }
@@ -191,7 +191,7 @@ impl IncrementalGraph {
             for pair in &node.shares {
                 if pair.input >= node.inputs.len() || pair.output >= node.outputs.len() {
                     let (input, output) = (pair.input, pair.output);
-                    let reason = format!("shared {input} -> {output} is no pair of operands");
+                    let reason = format!("shared {input} -> {output} must name two operands");
                     return Err(Error::Core(Core::InvalidEffect {
                         node: index.to_string(),
                         reason,

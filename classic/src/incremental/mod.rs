@@ -47,7 +47,7 @@ impl FromStr for IncrementalMode {
             "tflite-2019" => Ok(Self::TfLite2019),
             _ => {
                 let reason =
-                    format!("{} is none of 'default', 'litert', 'tflite-2019'", quoted(text));
+                    format!("{} is not one of 'default', 'litert', 'tflite-2019'", quoted(text));
                 Err(Error::Core(Core::InvalidOption { option: "mode", reason }))
             }
         }

@@ -144,7 +144,7 @@ impl IncrementalPlanner {
                 let count = self.graph.nodes.len();
                 if nodes.start > nodes.end || nodes.end > count {
                     let reason =
-                        format!("{}..{} is no range of {count} nodes", nodes.start, nodes.end);
+                        format!("{}..{} must be within {count} nodes", nodes.start, nodes.end);
                     return Err(Error::Core(Core::InvalidOption { option: "nodes", reason }));
                 }
                 ranges.execute(&self.graph, nodes)

@@ -398,7 +398,7 @@ fn check_options(graph: &Graph, options: &SharingOptions) -> Result<()> {
         let count = graph.order().len();
         return refuse(
             "nodes",
-            format!("{}..{} is no range of {count} nodes", nodes.start, nodes.end),
+            format!("{}..{} must be within {count} nodes", nodes.start, nodes.end),
         );
     }
     let values = graph.values().len();

@@ -108,7 +108,7 @@ fn read_array<'a>(rest: &mut &'a [u8], name: &'a str) -> Result<Tensor<'a>> {
     let [code, bits] = take(rest)?;
     let lanes = u16::from_le_bytes(take(rest)?);
     if magic != ARRAY_MAGIC || dimensions < 0 || lanes != 1 {
-        return Err(refuse("is no array"));
+        return Err(refuse("is not an array"));
     }
     let kind = KINDS.iter().find(|(known, _)| *known == code).map_or(&[][..], |(_, types)| types);
     let dtype = kind.iter().find(|dtype| dtype.bits() == u64::from(bits));

@@ -44,7 +44,7 @@ def parse_size(text: str) -> int:
         if size.denominator != 1:
             raise ValueError
     except (KeyError, ValueError):
-        message = f"{text!r} is no number of bytes, such as 65536, 64KiB or 8M"
+        message = f"{text!r} is not a number of bytes, such as 65536, 64KiB or 8M"
         raise fault("InvalidSize", message) from None
     return int(size)
 
@@ -66,7 +66,7 @@ def elements_of(values: Iterable[_Item], what: str) -> list[_Item]:
             return list(values)
         except TypeError:
             pass
-    raise InvalidOption(f"{what}: {values!r} is no list")
+    raise InvalidOption(f"{what}: {values!r} is not a list")
 
 
 def size_of(size: object, what: str) -> int:

@@ -98,7 +98,7 @@ def solved(bind: Mapping[str, _Size | str]) -> dict[str, _Size | int]:
         if not made:
             name, text = next(iter(open_.items()))
             raise InvalidOption(
-                f"option bind: {quoted(name)} is {quoted(text)}, which is no sum, difference, "
+                f"option bind: {quoted(name)} is {quoted(text)}, which is not a sum, difference, "
                 "product or quotient (//) of whole numbers and bound names that is 0 or more"
             )
         known.update(made)

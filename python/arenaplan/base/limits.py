@@ -48,7 +48,7 @@ class Limits:
         for name in ("max_nodes", "max_bytes"):
             limit = getattr(self, name)
             if limit is not None and (type(limit) is not int or limit < 0):
-                raise InvalidOption(f"option {name}: {limit!r} is no whole number of at least 0")
+                raise InvalidOption(f"option {name}: {limit!r} is not a whole number of at least 0")
 
     def admit_plan(self, name: str, plan: Plan) -> None:
         """

@@ -20,7 +20,7 @@ class Watch:
 
     def __init__(self, on_progress: Progress | None, time_limit: float | None = None) -> None:
         if on_progress is not None and not callable(on_progress):
-            raise InvalidOption(f"option on_progress: {on_progress!r} is no function")
+            raise InvalidOption(f"option on_progress: {on_progress!r} is not a function")
         self._on_progress = on_progress
         self._deadline = None if time_limit is None else monotonic() + time_limit
         self._is_over = False

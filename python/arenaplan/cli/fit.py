@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     if not is_tflite(options.model):
-        raise NotAModel("the model is no .tflite model, which is all that fit rewrites")
+        raise NotAModel("the model is not a .tflite model; fit rewrites only .tflite models")
     if options.bind:
         raise InvalidOption("--bind: a .tflite model has the shapes that it stores")
     if options.to == "c-code":

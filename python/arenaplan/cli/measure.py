@@ -19,7 +19,7 @@ _MOST: Final = 20
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
     if not is_tflite(options.model):
-        raise NotAModel("the model is no .tflite model, which is all that TFLM runs")
+        raise NotAModel("the model is not a .tflite model; TFLM runs only .tflite models")
     # The interpreter is not needed for any other command.
     from arenaplan.deploy.adapters.tflite_micro import measure, predicted_head
 

@@ -79,7 +79,7 @@ def read_table(path: Path) -> str:
                 raise fault("InvalidCsv", f"{str(path)!r} has more than {MAX_TABLE:,} bytes")
             if 0 in chunk:
                 line += chunk[: chunk.index(0)].count(b"\n")
-                raise fault("InvalidCsv", f"line {line}: a zero byte is no text")
+                raise fault("InvalidCsv", f"line {line}: a zero byte is not text")
             line += chunk.count(b"\n")
             chunks.append(chunk)
     content = b"".join(chunks)
@@ -155,7 +155,7 @@ def delivering(
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files into a folder, each at once; refuse stdout, which is no folder."""
     if str(folder) == "-":
-        raise InvalidOption("option --output: a folder is written, and stdout is none")
+        raise InvalidOption("option --output: a folder is written; give a path, not -")
     write_folder(folder, files)
     say(f"wrote {', '.join(str(folder / name) for name in files)}")
 

@@ -127,7 +127,7 @@ def _names(known: Callable[[], tuple[str, ...]]) -> Callable[[str], tuple[str, .
     def read(text: str) -> tuple[str, ...]:
         for name in text.split(","):
             if name not in known():
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known())}")
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known())}")
         return tuple(dict.fromkeys(text.split(",")))
 
     return read

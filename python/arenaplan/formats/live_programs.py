@@ -168,11 +168,11 @@ def from_train_step(
     from arenaplan.formats import jaxpr, pt2
 
     if isinstance(unroll, bool) or not isinstance(unroll, int):
-        raise InvalidOption(f"unroll: {unroll!r} is no whole number")
+        raise InvalidOption(f"unroll: {unroll!r} is not a whole number")
     if unroll < 0:
         raise InvalidOption(f"unroll: {unroll} is below 0")
     if not callable(step):
-        raise InvalidOption(f"{type(step).__name__!r} is no function that makes a training step")
+        raise InvalidOption(f"{type(step).__name__!r} is not a function that makes a training step")
     if pt2.has_tensors(args):
         return pt2.graph_of_step(step, args, donate, name)
     return jaxpr.graph_of_step(step, args, donate, name, unroll)

@@ -130,7 +130,7 @@ def load(
     is_one = isinstance(parameters, str) or not isinstance(parameters, Iterable)
     patterns: tuple[Any, ...] = (parameters,) if is_one else tuple(parameters)
     if not all(isinstance(each, str) for each in patterns):
-        raise InvalidOption(f"option parameters: {parameters!r} is no pattern, and not several")
+        raise InvalidOption(f"option parameters: {parameters!r} is not one or several patterns")
     if patterns and suffix_of(source) != ".onnx":
         raise InvalidOption(
             "option parameters: gradients are those of operators of ONNX, and the model is in a "
@@ -367,4 +367,4 @@ def suffix_of(source: Source) -> str:
         return ".json"
     if source[:1] and source[0] in _ONNX_TAGS:
         return ".onnx"
-    raise NotAModel("the data is no model: it begins like no ONNX, TFLite, .pt2 or JSON file")
+    raise NotAModel("the data is not a model: it is not an ONNX, TFLite, .pt2 or JSON file")

@@ -151,7 +151,7 @@ def donated_pairs(
 def donated_at(places: Sequence[_Place], at: int, what: str) -> _Place:
     """Return the argument or result at a position that a caller named."""
     if isinstance(at, bool) or not isinstance(at, int):
-        raise InvalidOption(f"donate: {what} {at!r} is no whole number")
+        raise InvalidOption(f"donate: {what} {at!r} is not a whole number")
     if not 0 <= at < len(places):
         raise IndexError(f"donate: there is no {what} {at}; there are {len(places)}")
     return places[at]

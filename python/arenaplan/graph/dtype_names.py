@@ -38,5 +38,5 @@ def dtype_name(dtype: DTypeName, name: str) -> str:
         return np.dtype(dtype).name
     except TypeError:
         raise UnsupportedDtype(
-            f"element type {dtype!r} of value {name!r} is none that NumPy has"
+            f"value {name!r} has the element type {dtype!r}, which NumPy does not have"
         ) from None

@@ -173,7 +173,7 @@ def _record(file: BinaryIO, start: int, size: int) -> tuple[bytes, int]:
         file.seek(at)
         head = file.read(8)
         if head[:4] != _MARK or len(head) < 8:
-            raise _damaged(file, start, at, "there is no head of a part")
+            raise _damaged(file, start, at, "a part does not begin here")
         (word,) = struct.unpack("<I", head[4:])
         kind, length = word >> 29, word & (1 << 29) - 1
         allowed = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)

@@ -170,7 +170,7 @@ def _place(plan: Plan, place: Placement | PlacedWorkspace) -> Place:
 
 def _of_report(report: Mapping[str, Any]) -> Layout:
     if report.get("format") != "arenaplan-report":
-        raise BaselineError("the document is no report of a plan")
+        raise BaselineError("the document is not a plan report")
     try:
         arenas = {
             _word(row["name"]): _number(row["arena_bytes"])
@@ -202,12 +202,12 @@ def _of_report(report: Mapping[str, Any]) -> Layout:
 def _word(text: object) -> str:
     """Return a name in a report, which must be text."""
     if not isinstance(text, str):
-        raise TypeError(f"{text!r} is no name")
+        raise TypeError(f"{text!r} is not a name")
     return text
 
 
 def _number(number: object) -> int:
     """Return a byte count from a report."""
     if type(number) is not int or not 0 <= number < 1 << 64:
-        raise ValueError(f"{number!r} is no number of bytes")
+        raise ValueError(f"{number!r} is not a number of bytes")
     return number

@@ -153,7 +153,7 @@ def resolve(options: PlanOptions | None, overrides: PlanKeywords) -> PlanOptions
     """
     known = {each.name for each in fields(PlanOptions)}
     if not isinstance(options, PlanOptions | None):
-        raise InvalidOption(f"options: {options!r} are no PlanOptions; give single options by name")
+        raise InvalidOption(f"options: {options!r} is not a PlanOptions; give options by name")
     for name in overrides:
         if name not in known:
             raise InvalidOption(f"there is no option {name!r}{_meant(name, sorted(known))}")
@@ -171,7 +171,7 @@ def target_of(options: PlanOptions, default: str) -> Target:
     if options.target is not None:
         named = options.target
         if not isinstance(named, (str, Target)):
-            raise InvalidOption(f"option target: {named!r} is no name of a target")
+            raise InvalidOption(f"option target: {named!r} is not a target name")
         return named if isinstance(named, Target) else Target.known(named)
     target = Target.known(default)
     if options.spaces is not None and not target.several_spaces:
@@ -319,7 +319,7 @@ def _checked_workers(workers: int) -> int:
     """Refuse anything but a number of workers."""
     workers = whole_number(workers, "workers")
     if not 1 <= workers < 1 << 32:
-        raise InvalidOption(f"option workers: {workers} is no number of workers")
+        raise InvalidOption(f"option workers: {workers} is not a whole number of at least 1")
     return workers
 
 
@@ -333,12 +333,12 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
         If there is no space, or a number in a space is out of range.
     """
     if not spaces:
-        raise InvalidOption("option spaces: there is none")
+        raise InvalidOption("option spaces: the list is empty; give at least one space")
     rows = []
     for position, space in enumerate(spaces):
         if not isinstance(space, Space):
             raise InvalidOption(
-                f"option spaces: {space!r} is no Space; give those, or text such as 'sram=64KiB'"
+                f"option spaces: {space!r} is not a Space; give Spaces, or text like 'sram=64KiB'"
             )
         cost = position if space.cost is None else whole_number(space.cost, "cost")
         divisor = alignment if space.alignment is None else space.alignment
@@ -348,10 +348,10 @@ def memory_rows(spaces: Sequence[Space], alignment: int) -> list[tuple[str, int 
             capacity = whole_number(capacity, "capacity")
             if not 0 <= capacity < 1 << 63:
                 raise fault(
-                    "InvalidSize", f"space {space.name!r}: {capacity} is no number of bytes"
+                    "InvalidSize", f"space {space.name!r}: {capacity} is not a number of bytes"
                 )
         if not 0 <= cost < 1 << 63:
-            raise InvalidOption(f"option spaces: {cost} is no cost of space {space.name!r}")
+            raise InvalidOption(f"option spaces: {cost} is not a cost for space {space.name!r}")
         if not 0 < divisor < 1 << 63:
             raise fault("InvalidAlignment", f"alignment {divisor} is not a power of two up to 2^62")
         rows.append((space.name, capacity, divisor, cost))

@@ -112,7 +112,7 @@ def homes_of(
     position = {space.name: index for index, space in enumerate(spaces)}
     homes: dict[int, int] = {}
     if not isinstance(pins, Mapping):
-        raise InvalidOption(f"option pins: {pins!r} is no mapping of patterns to names of spaces")
+        raise InvalidOption(f"option pins: {pins!r} must map name patterns to space names")
     for pattern, name in pins.items():
         if name not in position:
             known = ", ".join(map(repr, position)) or "none"

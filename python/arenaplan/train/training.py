@@ -358,14 +358,12 @@ class Trainer:
             with safe_open(path, framework="numpy") as file:
                 facts = json.loads((file.metadata() or {}).get("arenaplan", "null"))
                 if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
-                    raise fault(
-                        "ModelCorrupt", f"{os.fspath(path)!r} is no checkpoint of a training"
-                    )
+                    raise fault("ModelCorrupt", f"{os.fspath(path)!r} is not a training checkpoint")
                 steps, seed = int(facts["steps"]), int(facts.get("seed", self._executor.seed))
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, ValueError, KeyError) as error:
             raise fault(
-                "ModelCorrupt", f"{os.fspath(path)!r} is no checkpoint of a training"
+                "ModelCorrupt", f"{os.fspath(path)!r} is not a training checkpoint"
             ) from error
         missing = sorted(set(self.states()).difference(arrays))
         if missing:

@@ -35,9 +35,9 @@ fn reason<T>(bytes: usize, error: PodCastError) -> String {
     let (name, size, alignment) = (type_name::<T>(), size_of::<T>(), align_of::<T>());
     match error {
         PodCastError::TargetAlignmentGreaterAndInputNotAligned => {
-            format!("the address is no multiple of {alignment}, the alignment of {name}")
+            format!("the address must be a multiple of {alignment}, the alignment of {name}")
         }
-        _ => format!("{bytes} bytes are no whole number of {name}, each of which has {size}"),
+        _ => format!("{bytes} bytes must be a whole number of {name}, each with {size} bytes"),
     }
 }
 

@@ -61,7 +61,7 @@ impl Rounding {
     /// logarithm or more than 62.
     pub fn powers(page: u64, cutoff: u32) -> Result<Self> {
         if !page.is_power_of_two() {
-            return Err(invalid(format!("a page of {page} bytes is no power of two")));
+            return Err(invalid(format!("a page must have a power of two bytes, not {page}")));
         }
         if cutoff < page.ilog2() || cutoff > 62 {
             let least = page.ilog2();

@@ -94,14 +94,14 @@ fn figures_do_not_contradict_each_other() {
             json["spaces"][0]["arena_bytes"] = (MAX_BYTES + 1 + 64).into();
             claim(192, "feasible")(json);
         }),
-        raw("no alignment", plan(), KIND, "the alignment 0 is no power of two", |json| {
+        raw("no alignment", plan(), KIND, "alignment 0 is not a power of two", |json| {
             json["options"]["alignment"] = 0.into();
         }),
         raw(
             "the general alignment",
             aligned(),
             KIND,
-            "the alignment 96 is no power of two",
+            "alignment 96 is not a power of two",
             |json| {
                 json["options"]["alignment"] = 96.into();
             },

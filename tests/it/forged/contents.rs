@@ -158,8 +158,8 @@ fn a_schedule_runs_every_node_and_no_other() {
 
 #[test]
 fn an_execution_is_one_of_its_node() {
-    let no = "'f#2' is no execution of the node that it should repeat";
-    let first = "'f' is no execution of the node that it should repeat";
+    let no = "'f#2' does not execute the node that it should repeat";
+    let first = "'f' does not execute the node that it should repeat";
     let node = |at: usize, field: &'static str, set: Json| {
         move |json: &mut Json| json["nodes"][at][field] = set.clone()
     };
@@ -173,7 +173,7 @@ fn an_execution_is_one_of_its_node() {
             let made = json["nodes"][AGAIN]["outputs"][0].clone();
             json["nodes"][AGAIN]["outputs"] = json!([made, null]);
         }),
-        row("states that change", "'m' is no execution", node(M, "mutates", json!([]))),
+        row("states that change", "'m' does not execute", node(M, "mutates", json!([]))),
     ]);
     let case = case();
     let case = Case { graph: graph(false), ..case };

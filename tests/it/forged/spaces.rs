@@ -176,7 +176,7 @@ fn spaces_that_a_plan_chose_and_their_costs_are_true() {
         row("two of a name", chosen(), corrupt, "two of its spaces are called 'sram'", |json| {
             json["spaces"][1]["name"] = "sram".into();
         }),
-        row("alignment", chosen(), corrupt, "the alignment 96 is no power of two", |json| {
+        row("alignment", chosen(), corrupt, "alignment 96 is not a power of two", |json| {
             json["spaces"][1]["alignment"] = 96.into();
         }),
         row(

@@ -298,8 +298,8 @@ fn nodes_that_do_not_make_rows_from_rows_are_refused() {
         (Difference::SeesMore, "while it reads it"),
         (Difference::Apart, "while it reads it"),
         (Difference::Ignores, "mutates or ignores an operand"),
-        (Difference::Nibbles, "its rows are no whole bytes"),
-        (Difference::Empty, "its rows are no whole bytes"),
+        (Difference::Nibbles, "its rows are not whole bytes"),
+        (Difference::Empty, "its rows are not whole bytes"),
     ] {
         let graph = residual(difference);
         let (_, plan) = case();
@@ -354,8 +354,8 @@ fn windows_that_make_no_sense_are_refused() {
     let base = window(0, 3, 1, 1);
     let largest = 1 << 31;
     let wrong = [
-        (Window { input: 1, ..base }, "no pair of operands"),
-        (Window { output: 1, ..base }, "no pair of operands"),
+        (Window { input: 1, ..base }, "must name two operands"),
+        (Window { output: 1, ..base }, "must name two operands"),
         (Window { axis: 3, ..base }, "has no dimension 3"),
         (Window { extent: 0, ..base }, "out of range"),
         (Window { stride: 0, ..base }, "out of range"),

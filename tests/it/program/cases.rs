@@ -476,22 +476,28 @@ fn a_size_or_address_that_is_no_elements_is_refused_by_name() {
     let mut arena = plan.bind(&mut bytes[start + 1..]).unwrap();
     let refusal = arena.value_as::<[u8; 4]>(&plan, odd).unwrap_err();
     assert_eq!(refusal.kind(), "InvalidCast");
-    let text = "value 'odd value' cannot be read as elements: 6 bytes are no whole number of [u8; 4], each of which has 4";
+    let text = "value 'odd value' cannot be read as elements: 6 bytes must be a whole number of [u8; 4], each with 4 bytes";
     assert_eq!(refusal.to_string(), text);
     // The arena begins at an odd address.
     let at = |value| plan.placement(value).unwrap().offset;
     let (position, value) = [(1, odd), (2, out)].into_iter().find(|it| at(it.1) % 2 == 0).unwrap();
     let refusal = arena.value_as_mut::<u16>(&plan, value).unwrap_err().to_string();
-    assert!(refusal.contains("the address is no multiple of 2, the alignment of u16"), "{refusal}");
+    assert!(
+        refusal.contains("the address must be a multiple of 2, the alignment of u16"),
+        "{refusal}"
+    );
     let mut memory = arena.step(&program, program.step(0).unwrap()).unwrap();
     let refusal = match position {
         1 => memory.input_as::<u16>(1).unwrap_err(),
         _ => memory.output_as::<u16>(0).unwrap_err(),
     };
     let refusal = refusal.to_string();
-    assert!(refusal.contains("no multiple of 2") && refusal.contains("value 'o"), "{refusal}");
+    assert!(refusal.contains("a multiple of 2") && refusal.contains("value 'o"), "{refusal}");
     let refusal = memory.split_as::<f32, 2, 1, 0>().unwrap_err().to_string();
-    assert!(refusal.contains("input 0 (value 'first'): 1 bytes are no whole number"), "{refusal}");
+    assert!(
+        refusal.contains("input 0 (value 'first'): 1 bytes must be a whole number"),
+        "{refusal}"
+    );
     assert!(
         memory.elementwise(|[a, _]: [u8; 2]| a).unwrap_err().to_string().contains("it has 1 bytes")
     );

@@ -50,7 +50,7 @@ class Bank(NamedTuple):
             If there are no banks, two banks share a name or number, or a figure makes no sense.
         """
         if not banks:
-            raise InvalidOption("there are no banks")
+            raise InvalidOption("there are no banks; give at least one")
         for what, found in (
             ("name", [bank.name for bank in banks]),
             ("mem_id", [bank.mem_id for bank in banks]),
@@ -68,7 +68,7 @@ class Bank(NamedTuple):
             alignment = whole_number(bank.alignment, f"the alignment of bank {bank.name!r}")
             if alignment < 1 or alignment & (alignment - 1):
                 raise InvalidOption(
-                    f"bank {bank.name!r} has the alignment {alignment}, which is no power of two"
+                    f"bank {bank.name!r} has the alignment {alignment}, which is not a power of two"
                 )
 
 

@@ -74,7 +74,7 @@ def memory_planning_pass(
         algorithms = [exir.greedy, algorithm]
     elif options.get("share_mutable_buffers"):
         raise InvalidOption(
-            "option share_mutable_buffers: ExecuTorch keeps them in arena 2, which is no bank; "
+            "option share_mutable_buffers: ExecuTorch keeps them in arena 2, which is not a bank; "
             "leave out the option or the banks"
         )
     else:

@@ -176,7 +176,7 @@ def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
                 "InvalidName", f"the plan has no space {space!r}; it has {', '.join(known)}"
             )
         if not section or not all(c.isascii() and (c.isalnum() or c in "._$,-") for c in section):
-            raise fault("InvalidName", f"{section!r} is no name of a linker section")
+            raise fault("InvalidName", f"{section!r} is not a linker section name")
     return sections
 
 

@@ -35,7 +35,7 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     from jax.extend import core
 
     if not isinstance(jaxpr, core.ClosedJaxpr):
-        raise InvalidOption(f"{type(jaxpr).__name__!r} is no ClosedJaxpr as jax.make_jaxpr returns")
+        raise InvalidOption(f"{type(jaxpr).__name__!r} is not a ClosedJaxpr by jax.make_jaxpr")
     count = len(jaxpr.jaxpr.invars)
     for position in constants:
         if not 0 <= position < count:

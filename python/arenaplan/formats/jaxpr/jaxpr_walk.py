@@ -196,7 +196,7 @@ def _type_of(name: str, aval: Any) -> tuple[Shape, str]:
         raise UnsupportedOp(f"{quoted(name)} is a reference that is written in place")
     sizes, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if sizes is None or dtype is None:
-        raise UnsupportedDtype(f"{quoted(name)} is no array: {quoted(str(aval))}")
+        raise UnsupportedDtype(f"{quoted(name)} is not an array: {quoted(str(aval))}")
     shape = tuple(_dim(name, dim) for dim in sizes)
     kind = str(dtype)
     if kind in BITS:

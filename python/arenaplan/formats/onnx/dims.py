@@ -70,7 +70,7 @@ def _with_errors(info: ValueInfoProto) -> Declared:
         return Declared(None, None)
     what = f"value {quoted(info.name)}"
     if kind != "tensor_type":
-        raise UnsupportedDtype(f"{what} is no array ({kind})")
+        raise UnsupportedDtype(f"{what} is not an array ({kind})")
     tensor = info.type.tensor_type
     dtype = dtype_of(tensor.elem_type, what) if tensor.elem_type else None
     if not tensor.HasField("shape"):

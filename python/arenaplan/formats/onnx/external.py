@@ -72,7 +72,7 @@ def _number(name: str, fields: dict[str, str], key: str, default: int) -> int:
     if not _NUMBER.fullmatch(text):
         raise fault(
             "ExternalDataRange",
-            f"tensor {quoted(name)}: the {key} {quoted(text)} of its external data is no number",
+            f"tensor {quoted(name)}: the {key} {quoted(text)} of its external data is not a number",
         )
     return int(text)
 

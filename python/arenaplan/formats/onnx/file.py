@@ -77,7 +77,7 @@ def _parse(data: Content, what: str) -> ModelProto:
                 f"{what} nests subgraphs deeper than {MAX_NESTING}, which is as deep as "
                 "readers of the format can follow",
             ) from error
-        raise NotAModel(f"{what} is no ONNX model, or is cut off: {error}") from error
+        raise NotAModel(f"{what} is not an ONNX model, or is cut off: {error}") from error
     if isinstance(data, mmap.mmap):
         let_pages_go(data)  # Pages of skipped weights.
     return _checked(model, what)
@@ -86,7 +86,7 @@ def _parse(data: Content, what: str) -> ModelProto:
 def _checked(model: ModelProto, what: str) -> ModelProto:
     """Refuse a message that happens to decode."""
     if not model.HasField("graph") or not (model.ir_version or model.opset_import):
-        raise NotAModel(f"{what} is no ONNX model: it has no graph or no version")
+        raise NotAModel(f"{what} is not an ONNX model: the file has no graph or no version")
     return model
 
 

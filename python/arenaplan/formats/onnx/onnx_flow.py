@@ -193,7 +193,7 @@ class BodyWalk(Walk):
             )
         if isinstance(operand, (Items, Absent)):
             raise self._op.error(
-                UnsupportedSubgraph, f"result {quoted(name)} of its subgraph is no array"
+                UnsupportedSubgraph, f"result {quoted(name)} of its subgraph is not an array"
             )
         return operand
 

@@ -227,7 +227,7 @@ class Op:
         shape = operand.shape
         if len(shape) > 1 or (shape and shape[0] > MAX_LIST):
             raise self.error(
-                InvalidOperand, f"input {position} of shape {operand.shape} is no list"
+                InvalidOperand, f"input {position} has shape {operand.shape}, which is not a list"
             )
         if operand.dtype not in ("int64", "int32"):
             raise self.error(InvalidOperand, f"input {position} holds {operand.dtype}, not int64")

@@ -65,7 +65,7 @@ class Body:
         try:
             array = np.asarray(numbers, numpy_dtype(dtype))
         except (OverflowError, TypeError, ValueError):
-            raise self.op.error(InvalidOperand, f"{numbers} is no {dtype}") from None
+            raise self.op.error(InvalidOperand, f"{numbers} does not fit {dtype}") from None
         return self("Constant", value=numpy_helper.from_array(array))
 
     def steps(self, count: int, dtype: str = "int64") -> str:

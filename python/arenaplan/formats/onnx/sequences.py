@@ -47,7 +47,7 @@ def _items(op: Op, position: int = 0) -> Items:
     """Return an operand that is a sequence."""
     known = op.input(position)
     if not isinstance(known, Items):
-        raise op.error(InvalidOperand, f"input {position} is no sequence")
+        raise op.error(InvalidOperand, f"input {position} is not a sequence")
     return known
 
 

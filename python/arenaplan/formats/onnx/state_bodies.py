@@ -25,7 +25,7 @@ def _activated(body: Body, name: str, default: str) -> str:
     """Return the name of a value after the activation given by an attribute."""
     kind = body.op.text("activation", default)
     if kind not in _ACTIVATIONS:
-        raise body.op.error(InvalidAttribute, f"activation {kind!r} is none of {[*_ACTIVATIONS]}")
+        raise body.op.error(InvalidAttribute, f"activation {kind!r} is not in {[*_ACTIVATIONS]}")
     for operator in _ACTIVATIONS[kind]:
         name = body(operator, name)
     return name

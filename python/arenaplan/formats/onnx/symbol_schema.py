@@ -135,7 +135,7 @@ def parsed(signature: str, domain: str, doc: str) -> Schema:
         inputs, outputs = _arguments(given.args), _arguments(made.args)
     except (SyntaxError, ValueError) as error:
         raise InvalidOption(
-            f"{quoted(signature)} is no signature such as 'Scale(x, bias=None, *, power=1.0) -> y'"
+            f"{quoted(signature)} is not a signature like 'Scale(x, bias=None, *, power=1.0) -> y'"
         ) from error
     return Schema(given.name, domain, 1, inputs, outputs, attributes, doc)
 

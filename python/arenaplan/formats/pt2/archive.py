@@ -60,17 +60,17 @@ def _read(file: Any, what: str) -> dict[str, Any]:
                 or info.filename in ("model.json", "serialized_exported_program.json")
             ]
             if len(names) != 1:
-                raise NotAModel(f"{what} is no exported program: it has {len(names)} graphs")
+                raise NotAModel(f"{what} is not an exported program: {len(names)} graphs, not 1")
             text = _unpack(archive, names[0], what)
         document = json.loads(text)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise NotAModel(f"{what} is no archive: {error}") from error
+        raise NotAModel(f"{what} is not an archive: {error}") from error
     except RuntimeError as error:  # Encrypted, or nested deeper than JSON is read.
         raise NotAModel(f"{what} cannot be read: {error}") from error
     except ValueError as error:
-        raise NotAModel(f"the graph in {what} is no JSON: {error}") from error
+        raise NotAModel(f"the graph in {what} is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise NotAModel(f"the graph in {what} is no JSON object")
+        raise NotAModel(f"the graph in {what} is not a JSON object")
     return document
 
 

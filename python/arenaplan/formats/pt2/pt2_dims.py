@@ -165,7 +165,7 @@ class Dims:
                 number = self._apply(function, name, size, parts)
         if number is None or abs(number) > _LARGEST:
             raise UnboundDim(
-                f"a dimension of tensor {quoted(name)} is {quoted(size)}, which is no size made "
+                f"a dimension of tensor {quoted(name)} is {quoted(size)}, which is not a size made "
                 "of symbols by adding, multiplying, dividing and comparing"
             )
         return number

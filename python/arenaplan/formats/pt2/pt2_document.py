@@ -76,7 +76,7 @@ def _program(
 def _inner(graph: object, what: str, depth: int) -> Program:
     """Return a program that a call runs; inputs and outputs are listed without kinds."""
     if not isinstance(graph, dict):
-        raise NotAModel(f"{what} runs a graph that is no object")
+        raise NotAModel(f"{what} runs a graph that is not an object")
     inputs, outputs = (
         tuple(
             Port(kind, name)
@@ -108,7 +108,7 @@ def _size(name: str, size: object) -> Size:
             return str(expression["expr_str"])
         if isinstance(number, int) and not isinstance(number, bool):
             return number
-    raise NotAModel(f"a dimension of tensor {quoted(name)} is no number")
+    raise NotAModel(f"a dimension of tensor {quoted(name)} is not a number")
 
 
 def _call(node: Mapping[str, Any], position: int, depth: int) -> Call:
@@ -224,7 +224,7 @@ def _objects(parent: Any, key: str, what: str) -> list[dict[str, Any]]:
     """Return a member that is a list of objects."""
     found = _list(parent, key, what)
     if not all(isinstance(item, dict) for item in found):
-        raise NotAModel(f"{what} lists {key} that are no objects")
+        raise NotAModel(f"{what} lists {key} that are not objects")
     return found
 
 

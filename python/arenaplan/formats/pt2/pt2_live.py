@@ -45,7 +45,7 @@ def read_live(exported: Any) -> Program:
     import torch
 
     if not isinstance(exported, torch.export.ExportedProgram):
-        raise InvalidOption(f"{type(exported).__name__!r} is no torch.export.ExportedProgram")
+        raise InvalidOption(f"{type(exported).__name__!r} is not a torch.export.ExportedProgram")
     signature = exported.graph_signature
     return _Reader(torch).program(
         exported.graph_module,
@@ -77,7 +77,7 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
     import torch
 
     if not isinstance(module, torch.fx.GraphModule):
-        raise InvalidOption(f"{type(module).__name__!r} is no torch.fx.GraphModule")
+        raise InvalidOption(f"{type(module).__name__!r} is not a torch.fx.GraphModule")
     reader = _Reader(torch)
     program = reader.program(module)
     inputs = [node.name for node in module.graph.nodes if node.op == "placeholder"]
@@ -90,7 +90,7 @@ def read_joint(module: Any, donate: Mapping[int, int]) -> JointProgram:
         given = donated_at(inputs, into, "input")
         made = donated_at(outputs, result, "result")
         if given is None or made is None or not {given, made} <= set(program.tensors):
-            raise IndexError(f"donate: input {into} or result {result} is no tensor")
+            raise IndexError(f"donate: input {into} or result {result} is not a tensor")
         replaced.setdefault(given, made)
     left_out = {node.name for node in written}
     calls = tuple(call for call in program.calls if call.name not in left_out)
@@ -303,7 +303,7 @@ def _size(size: Any) -> Size:
         return size
     expression = getattr(getattr(size, "node", None), "expr", None)
     if expression is None:
-        raise NotAModel(f"a dimension is {size!r}, which is no number")
+        raise NotAModel(f"a dimension is {size!r}, which is not a number")
     if expression.is_Integer:
         return int(expression)
     import sympy

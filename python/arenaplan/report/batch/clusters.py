@@ -30,7 +30,7 @@ def executor_at(address: str) -> Iterator[Executor]:
     """
     engine, separator, place = address.partition("://")
     if not separator or engine not in ("dask", "ray"):
-        raise InvalidOption(f"executor {address!r} is no dask://HOST:PORT or ray://HOST:PORT")
+        raise InvalidOption(f"executor {address!r} is neither dask://HOST:PORT nor ray://HOST:PORT")
     if engine == "dask":
         try:
             from distributed import Client

@@ -222,7 +222,7 @@ class Growth:
         except ValueError:
             part = -1.0
         if not 0 <= part <= 100:
-            raise InvalidOption(f"option allow_growth: {text!r} is no part such as '2%'")
+            raise InvalidOption(f"option allow_growth: {text!r} is not a percentage such as '2%'")
         return cls(0, part)
 
     def limit(self, baseline: int) -> int:

@@ -147,7 +147,7 @@ class Axes:
         value = self._own_result(node)
         axes = self.pixel_axes(value)
         if not axes:
-            raise CannotEdit(f"{value.name!r} is no image")
+            raise CannotEdit(f"{value.name!r} is not an image")
         for axis in axes:
             self._halve(value, axis)
         self._carry(channels=False)

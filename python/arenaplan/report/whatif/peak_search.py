@@ -145,7 +145,7 @@ def what_if(
     if options.spaces is not None:
         raise InvalidOption("option spaces: changes are compared in one arena")
     if by not in get_args(By):
-        raise InvalidOption(f"option by: {by!r} is none of {', '.join(get_args(By))}")
+        raise InvalidOption(f"option by: {by!r} is not one of {', '.join(get_args(By))}")
     if top < 1:
         raise InvalidOption(f"option top: {top} is not positive")
     graph = source if isinstance(source, Graph) else load(source, bind=bind)

@@ -152,5 +152,5 @@ def _size(document: Mapping[str, Any], name: str) -> int:
 
 def _checked(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise fault("PlanCorrupt", f"{what} of the profile is no number of bytes")
+        raise fault("PlanCorrupt", f"{what} of the profile is not a number of bytes")
     return value

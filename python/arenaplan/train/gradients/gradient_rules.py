@@ -195,7 +195,7 @@ class Site:
         """Return a constant input's data."""
         value = self.read(position)
         if value.kind != "constant" or not self.graph.has_data(value.index):
-            raise self.refusal(f"input {position} ({value.name!r}) is no constant")
+            raise self.refusal(f"input {position} ({value.name!r}) is not a constant")
         return self.graph.data(value.index)
 
     def also(self, position: int, shape: tuple[int, ...], dtype: str) -> int:

@@ -164,8 +164,8 @@ def _check(train: TrainingGraph) -> None:
         value = graph.values[index]
         if value.kind != "state":
             raise InvalidOption(
-                f"parameter {value.name!r} is no state, so no update can write it: declare it by "
-                "Graph.parameter"
+                f"parameter {value.name!r} is not a state, so no update can write it: "
+                "declare it by Graph.parameter"
             )
     if len(set(train.parameters)) != len(train.parameters):
         raise InvalidOption("option wrt: a parameter is listed twice and would be updated twice")
@@ -184,7 +184,7 @@ def _held(train: TrainingGraph, rate: float | ValueId, dtype: str) -> ValueId:
     if isinstance(rate, ValueId):
         return train.graph.own(rate)
     if isinstance(rate, bool) or not isinstance(rate, Real) or not np.isfinite(float(rate)):
-        raise InvalidOption(f"option lr: {rate!r} is no finite number")
+        raise InvalidOption(f"option lr: {rate!r} is not a finite number")
     return operators(train.graph).constant(np.asarray(rate, dtype))
 
 

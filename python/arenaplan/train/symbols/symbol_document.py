@@ -78,7 +78,7 @@ def read(text: str | bytes) -> list[Entry]:
     try:
         document = json.loads(text)
         if not isinstance(document, dict) or not str(document["format"]).startswith("arenaplan.s"):
-            raise fault("GraphCorrupt", "the text is no symbol")
+            raise fault("GraphCorrupt", "the text is not a symbol")
         if document["format"] != _FORMAT:
             raise fault(
                 "GraphVersion",
@@ -92,7 +92,7 @@ def read(text: str | bytes) -> list[Entry]:
     except PlannerError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise fault("GraphCorrupt", f"the text is no symbol: {error}") from error
+        raise fault("GraphCorrupt", f"the text is not a symbol: {error}") from error
     return [head for head in heads if head is not None]
 
 

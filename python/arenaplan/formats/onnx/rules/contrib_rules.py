@@ -56,7 +56,7 @@ def _gemm(op: Op) -> Sequence[Result]:
     """Operands 0 and 3 are matrices; without a result scale, the result is float."""
     a, b = op.input(0), op.input(3)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are no matrices")
+        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are not matrices")
     rows, inner = a.shape[::-1] if op.flag("transA") else a.shape
     other, columns = b.shape[::-1] if op.flag("transB") else b.shape
     if inner != other:

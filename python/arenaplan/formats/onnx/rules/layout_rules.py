@@ -90,7 +90,7 @@ def transpose(op: Op) -> Sequence[Result]:
     if perm is None:
         return ((x.shape[::-1], x.dtype),)
     if sorted(perm) != list(range(rank)):
-        raise op.error(InvalidAttribute, f"perm {perm} is no order of {rank} dimensions")
+        raise op.error(InvalidAttribute, f"perm {perm} is not a permutation of {rank} dimensions")
     return ((tuple(x.shape[axis] for axis in perm), x.dtype),)
 
 
@@ -457,7 +457,7 @@ def eye_like(op: Op) -> Sequence[Result]:
     """A diagonal."""
     x = op.input(0)
     if len(x.shape) != 2:
-        raise op.error(ShapeMismatch, f"shape {x.shape} is no matrix")
+        raise op.error(ShapeMismatch, f"shape {x.shape} is not a matrix")
     code = op.integer("dtype", 0)
     return ((x.shape, dtype_of(code, op.label) if code else x.dtype),)
 

@@ -52,7 +52,7 @@ def gemm(op: Op) -> Sequence[Result]:
     """Two matrices, each possibly transposed, and an addend."""
     a, b = op.input(0), op.input(1)
     if len(a.shape) != 2 or len(b.shape) != 2:
-        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are no matrices")
+        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are not matrices")
     if a.dtype != b.dtype:
         raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
     rows, inner = a.shape[::-1] if op.flag("transA") else a.shape

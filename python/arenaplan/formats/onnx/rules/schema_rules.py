@@ -152,7 +152,7 @@ def _result(op: Op, name: str, inferred: TypeProto | None) -> PartialResult:
     if kind is None:
         return UNKNOWN
     if kind != "tensor_type":
-        raise op.error(UnsupportedDtype, f"output {quoted(name)} is no array ({kind})")
+        raise op.error(UnsupportedDtype, f"output {quoted(name)} is not an array ({kind})")
     tensor = inferred.tensor_type
     dtype = dtype_of(tensor.elem_type, f"value {quoted(name)}") if tensor.elem_type else None
     if not tensor.HasField("shape"):
