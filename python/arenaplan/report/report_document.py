@@ -130,11 +130,13 @@ class _Maker:
     """Builds the parts of a report."""
 
     def __init__(self, plan: Plan, graph: Graph | Source | None, total_bytes: int | None) -> None:
-        graph = None if graph is None else graph_of(graph)
-        self.plan, self.graph, self.total_bytes = plan, graph, total_bytes
         self.rows: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
         """The steps as in plan files."""
         self.places = plan.placements
+        graph = None if graph is None else graph_of(graph)
+        if graph is not None and _mismatch(graph, plan, self.places):
+            graph = graph.variant(plan.target.name).for_plan(plan)
+        self.plan, self.graph, self.total_bytes = plan, graph, total_bytes
         if graph is not None and _mismatch(graph, plan, self.places):
             raise fault(
                 "PlanMismatch", f"the plan of {plan.model!r} is not for graph {graph.name!r}"
