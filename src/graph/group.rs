@@ -68,7 +68,7 @@ impl Graph {
     /// Returns the graph in which each of `groups` is one node, as [`grouped`](Self::grouped)
     /// does. Groups that end with one of the nodes in `strips` run strip by strip: some rows of the
     /// output at a time, made through the whole group from the rows of the inputs under its
-    /// [`Window`](crate::graph::Window)s. Such an output takes over no input.
+    /// [`Window`](crate::graph::Window)s. Such an output takes over no input in place.
     ///
     /// # Errors
     ///

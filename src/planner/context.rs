@@ -8,7 +8,7 @@ use crate::choose::{Costs, Memories};
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
-use crate::plan::{PlanOptions, Strips, Target, Technique, Techniques, WorkspacePolicy};
+use crate::plan::{PlanOptions, Provider, Strips, Target, Technique, Techniques, WorkspacePolicy};
 
 /// Graphs with more nodes have no outputs that overlap inputs.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
@@ -93,6 +93,12 @@ impl Context<'_> {
     /// Not if nodes may run in several orders: an input dies in one order only.
     pub(super) fn overlaps_inputs(&self) -> bool {
         self.options.optimize.contains(Technique::Overlap) && !self.options.parallel_safe
+    }
+
+    /// Returns whether outputs of steps in strips may overlap inputs: not if kernels have scratch
+    /// memory, since calls of several nodes may then be one call.
+    pub(super) fn overlaps_in_strips(&self) -> bool {
+        self.overlaps_inputs() && self.target.scratch() == Provider::Nobody
     }
 
     /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes
