@@ -227,7 +227,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
     plan_options(options)  # Refuses contradictions.
     if options.spaces is not None and len(options.spaces) != 1:
         raise InvalidOption("--spaces: TensorFlow Lite Micro has one arena for tensors")
-    if options.inputs not in ("inside", "keep") or options.outputs != "inside":
+    if options.inputs not in (None, "inside", "keep") or options.outputs != "inside":
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
     is_left_out = options.optimize not in ("all", "all,-order")
     if options.align is not None or is_left_out or options.inputs == "keep":
