@@ -84,11 +84,13 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def _execute(options: argparse.Namespace) -> None:
     """Carry out a command; a model in a pipe, which gives it only once, is read before."""
     execute = import_module(f"arenaplan.cli.{options.command}").execute
+    from arenaplan.cli.sources import limits_of, read_model, refuse_replaced
+
+    refuse_replaced(options)
     if "model" not in options or "max_nodes" not in options:
         execute(options)
         return
     from arenaplan.base.limits import applied
-    from arenaplan.cli.sources import limits_of, read_model
     from arenaplan.tflite.reader.tflite_model import read_once
 
     with applied(limits_of(options)), read_once():

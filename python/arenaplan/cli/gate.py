@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def _refuse_other(path: Path) -> None:
     try:
         read_baseline(path)
     except BaselineError as error:
-        if b'"arenaplan' in head:
+        if re.search(rb'"format":\s*"arenaplan(-report|-model)?"', head):
             return  # The baseline has another version or is damaged.
         raise BaselineError(
             f"{str(path)!r} is there and is no baseline, and --update does not replace it: {error}"

@@ -7,6 +7,7 @@ package that parses a format is imported when the first file in the format is re
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -353,6 +354,8 @@ def suffix_of(source: Source) -> str:
         raise InvalidOption(f"the path or the content of a model file is needed, not {kind!r}")
     if not isinstance(source, bytes):
         suffix = Path(source).suffix.lower()
+        if suffix not in _IMPORTERS and Path(source).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(source))
         if suffix not in _IMPORTERS:
             if suffix in FOREIGN:
                 raise NotAModel(f"{str(source)!r} is {FOREIGN[suffix]}")
