@@ -112,9 +112,10 @@ fuzz: ## fuzz targets, SECONDS=60 each; cargo install --locked cargo-fuzz
 	    -max_total_time=$(SECONDS) -max_len=4096 -timeout=30 -rss_limit_mb=4096 -print_final_stats=1; done
 
 .PHONY: fuzz-models
-fuzz-models: develop ## MODELS=2000 changed ONNX and TFLite files, of a new seed each day
+fuzz-models: develop ## MODELS=2000 changed ONNX, TFLite and record files, of a new seed each day
 	cd tests/python && ../../$(BIN)/python tflite_mutations.py --models $(MODELS)
 	cd tests/python && ../../$(BIN)/python onnx_mutations.py --models $(MODELS)
+	cd tests/python && ../../$(BIN)/python record_mutations.py --models $(MODELS)
 
 .PHONY: mutants
 mutants: ## change the checker in every way cargo-mutants knows; SHARD=0/8 for one part of eight

@@ -1,12 +1,12 @@
-//! What each method and each tuning value of the packing solver is worth.
+//! What each method of the packing solver is worth.
 //!
 //! `cargo bench --bench ablation` packs fixed instances with the default options, then with each
-//! method switched off, then with each tuning value halved and doubled, and prints a table. The limit
-//! of a search is its effort in memory accesses, so the figures do not depend on the machine.
+//! method switched off, and prints a table. The limit of a search is its effort in memory accesses, so
+//! the figures do not depend on the machine.
 //!
-//! Arguments after `--`: `methods` or `values` prints one of the tables, `without=A,B` the methods as a
-//! whole beside all but A and B, `first=N` is the first seed of the generators, and each other argument
-//! is a folder with CSV files that are packed as well.
+//! Arguments after `--`: `without=A,B` prints the methods as a whole beside all but A and B, `first=N`
+//! is the first seed of the generators, and each other argument is a folder with CSV files that are
+//! packed as well.
 #![allow(
     missing_docs,
     clippy::as_conversions,
@@ -17,17 +17,13 @@
     reason = "a benchmark is no library"
 )]
 
-use std::cell::Cell;
-
 use arenaplan::base::{Alignment, LiveRange};
 use arenaplan::format::CsvProblem;
-use arenaplan::pack::{Buffer, Methods, Part, SolveOptions, Space, Tuning};
+use arenaplan::pack::{Buffer, Methods, Part, SolveOptions, Space};
 use arenaplan::{Budget, Problem, solve};
 
-/// Effort per instance for the table of methods, in memory accesses.
-const METHODS_EFFORT: usize = 60_000_000;
-/// The same for the table of values.
-const VALUES_EFFORT: usize = 15_000_000;
+/// Effort per instance, in memory accesses.
+const EFFORT: usize = 60_000_000;
 /// Seeds with which the default options run, to show the spread.
 const SEEDS: u64 = 5;
 /// Seeds with which groups of methods are switched off.
@@ -250,7 +246,7 @@ fn score(
     seed: u64,
 ) -> Score {
     let mut options = *options;
-    options.tuning.limits.unlimited_effort = effort;
+    options.effort = effort;
     let (mut optimal, mut nodes, mut gaps) = (0, 0, Vec::new());
     for (_, problems) in kinds {
         let mut sum = 0.0;
@@ -308,16 +304,16 @@ fn head(title: &str, kinds: &[(&str, Vec<Problem>)]) {
 
 fn methods(kinds: &[(&str, Vec<Problem>)]) {
     head("methods", kinds);
-    let base = score(kinds, &SolveOptions::DEFAULT, METHODS_EFFORT, 0);
+    let base = score(kinds, &SolveOptions::DEFAULT, EFFORT, 0);
     row("all", &base, &base);
     for seed in 1..SEEDS {
-        let other = score(kinds, &SolveOptions::DEFAULT, METHODS_EFFORT, seed);
+        let other = score(kinds, &SolveOptions::DEFAULT, EFFORT, seed);
         row(&format!("all, seed {seed}"), &other, &base);
     }
     for name in Methods::NAMES {
         let mut options = SolveOptions::DEFAULT;
         options.methods = Methods::ALL.without(name).unwrap();
-        row(&format!("without `{name}`"), &score(kinds, &options, METHODS_EFFORT, 0), &base);
+        row(&format!("without `{name}`"), &score(kinds, &options, EFFORT, 0), &base);
     }
 }
 
@@ -329,39 +325,11 @@ fn group(kinds: &[(&str, Vec<Problem>)], names: &str) {
         options.methods = options.methods.without(name).unwrap();
     }
     for seed in 0..GROUP_SEEDS {
-        let base = score(kinds, &SolveOptions::DEFAULT, METHODS_EFFORT, seed);
+        let base = score(kinds, &SolveOptions::DEFAULT, EFFORT, seed);
         row(&format!("all, seed {seed}"), &base, &base);
-        let fewer = score(kinds, &options, METHODS_EFFORT, seed);
+        let fewer = score(kinds, &options, EFFORT, seed);
         row(&format!("without `{names}`, seed {seed}"), &fewer, &base);
     }
-}
-
-fn values(kinds: &[(&str, Vec<Problem>)]) {
-    head("values", kinds);
-    let base = score(kinds, &SolveOptions::DEFAULT, VALUES_EFFORT, 0);
-    row("default", &base, &base);
-    for seed in 1..SEEDS {
-        let other = score(kinds, &SolveOptions::DEFAULT, VALUES_EFFORT, seed);
-        row(&format!("default, seed {seed}"), &other, &base);
-    }
-    let same = Cell::new(0);
-    for value in Tuning::table() {
-        if value.topic == "limits" {
-            continue; // limits are not a matter of taste
-        }
-        for factor in [0.5, 2.0] {
-            let mut options = SolveOptions::DEFAULT;
-            options.tuning = Tuning::DEFAULT.scaled(value.topic, value.name, factor).unwrap();
-            let score = score(kinds, &options, VALUES_EFFORT, 0);
-            if score == base {
-                same.set(same.get() + 1);
-                println!("| {}.{} × {factor} | = | = | = |", value.topic, value.name);
-            } else {
-                row(&format!("{}.{} × {factor}", value.topic, value.name), &score, &base);
-            }
-        }
-    }
-    println!("\n{} of the variants change nothing here.", same.get());
 }
 
 fn main() {
@@ -378,14 +346,5 @@ fn main() {
         group(&kinds, names);
         return;
     }
-    let wants = |name: &str| {
-        let other = if name == "methods" { "values" } else { "methods" };
-        !arguments.iter().any(|it| it == other) || arguments.iter().any(|it| it == name)
-    };
-    if wants("methods") {
-        methods(&kinds);
-    }
-    if wants("values") {
-        values(&kinds);
-    }
+    methods(&kinds);
 }

@@ -21,6 +21,7 @@ from onnx.backend.test.loader import load_model_tests
 import arenaplan.run.numpy
 from arenaplan.formats.onnx.function_bodies import INLINED
 from arenaplan.formats.onnx.walk import SEQUENCES
+from arenaplan.run.cuda.lowering import supported_ops as written_ops
 from arenaplan.run.numpy.registry import MICROSOFT, supported_ops
 from arenaplan.train.gradients import RULES
 
@@ -73,6 +74,7 @@ def newest() -> dict[str, int]:
 def table() -> str:
     """Return the generated part of the page."""
     tests, kernels = count(), set(supported_ops())
+    written = set(written_ops())
     rows, refused = [], []
     versions = newest()
     for name, version in sorted(versions.items()):
@@ -87,7 +89,8 @@ def table() -> str:
             refused.append(f"`{name}`")
             continue
         gradient = "yes" if name in RULES else "no"
-        rows.append(f"| {name} | {version} | {how} | {gradient} | {passed}/{total} |\n")
+        device = ("text" if name in written else "host") if how == "kernel" else "as its parts"
+        rows.append(f"| {name} | {version} | {how} | {device} | {gradient} | {passed}/{total} |\n")
     return "".join(
         [
             f"With onnx {onnx.__version__}: {len(rows)} of the {len(versions)} operators of the "
@@ -98,8 +101,8 @@ def table() -> str:
             f"`arenaplan.train.gradient` has a rule for {len(RULES.keys() & versions.keys())} of "
             "these operators, and for the rules' own operators, so that gradients have gradients.\n"
             "Operators with whole numbers or truth values alone need none.\n\n",
-            "| operator | newest version | runs as | gradient | node tests |\n",
-            "| --- | ---: | --- | --- | ---: |\n",
+            "| operator | newest version | runs as | on a device | gradient | node tests |\n",
+            "| --- | ---: | --- | --- | --- | ---: |\n",
             *rows,
             "\nOf the operators that ONNX Runtime adds (`com.microsoft`), these run: ",
             ", ".join(f"`{name}`" for name in added()),

@@ -56,6 +56,7 @@ impl Normalization<'_> {
         }
         #[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "as NumPy has it")]
         let count = output.size() as f32;
+        let (least, most) = self.scale.map_or((1.0, 1.0), extent);
         each(source, output, team, NORMALIZATION, |row| {
             let mean = if self.is_centered { Sum::new(row).dispatch() / count } else { 0.0 };
             let squares = if self.is_centered {
@@ -63,16 +64,35 @@ impl Normalization<'_> {
             } else {
                 SumSquare::new(row).dispatch()
             };
-            let options = NormalizeOptions {
-                pre_scale_bias: mean,
-                scale: (squares / count + self.epsilon).sqrt().recip(),
+            let factor = (squares / count + self.epsilon).sqrt().recip();
+            let last = NormalizeOptions {
                 element_scale: self.scale,
-                bias: 0.0,
                 element_bias: self.shift,
+                ..NormalizeOptions::default()
             };
-            Normalize::new_mut(row, options).dispatch();
+            let first = NormalizeOptions {
+                pre_scale_bias: mean,
+                scale: factor,
+                ..NormalizeOptions::default()
+            };
+            // At once, scales are multiplied with the factor before elements are.
+            if (most * factor).is_finite() && (least * factor).is_normal() {
+                let options = NormalizeOptions { pre_scale_bias: mean, scale: factor, ..last };
+                Normalize::new_mut(row, options).dispatch();
+            } else {
+                Normalize::new_mut(row, first).dispatch();
+                Normalize::new_mut(row, last).dispatch();
+            }
         })
     }
+}
+
+/// Returns the least magnitude of numbers besides zeros, and the largest.
+fn extent(numbers: &[f32]) -> (f32, f32) {
+    let sizes = numbers.iter().map(|number| number.abs()).filter(|&size| size > 0.0);
+    sizes.fold((f32::MAX, f32::MIN_POSITIVE), |(least, most), size| {
+        (size.min(least), size.max(most))
+    })
 }
 
 /// Copies each row to its place, if not there yet, and calls a function with the row.

@@ -46,13 +46,7 @@ pub use packing::{Packing, SpacePacking, Status};
 pub use problem::{Buffer, Part, Problem};
 pub use rules::Rules;
 pub use solve::{
-    Allowance, Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, Tuning,
-    TuningValue, solve,
-};
-#[doc(no_inline)]
-pub use solve::{
-    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,
-    LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, WindowedTuning,
+    Allowance, Apart, Budget, Forbidden, Methods, Progress, SolveOptions, Stage, Tries, solve,
 };
 #[doc(hidden)]
 pub use space::Space;

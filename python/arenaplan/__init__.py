@@ -42,6 +42,9 @@ register_kernels(
 register_kernels(
     "cupy", lambda graph: import_module("arenaplan.run.cuda.lowering").check_supported(graph)
 )
+register_kernels(
+    "c-code", lambda graph: import_module("arenaplan.deploy.code.code_steps").require_kernels(graph)
+)
 register_loader(lambda source: import_module("arenaplan.formats").load(source))
 register_choice(lambda: import_module("arenaplan.run.dynamic.executor_choice").chosen)
 register_executor("cpu", lambda: import_module("arenaplan.run.numpy.executor").Executor)

@@ -837,7 +837,7 @@ class Graph:
         SHA-256, in hexadecimal, of everything that a plan depends on.
         """
     @staticmethod
-    def from_json(text: bytes) -> Graph:
+    def from_json(text: str | bytes) -> Graph:
         """
         Return the graph that JSON text holds.
         """
@@ -956,7 +956,7 @@ class Hazards:
         The edges, ascending by later step, then by earlier step.
         """
     @staticmethod
-    def from_json(text: bytes) -> Hazards:
+    def from_json(text: str | bytes) -> Hazards:
         """
         Return the hazards that JSON text holds.
         """
@@ -1000,7 +1000,7 @@ class IncrementalArena:
     ``rule`` is ``"shortest"``, or ``"litert"`` for the original's way to compare gaps.
     """
 
-    def __new__(cls, /, alignment: int = 64, *, rule: str = "shortest") -> IncrementalArena:
+    def __new__(cls, /, alignment: int = ..., *, rule: str = ...) -> IncrementalArena:
         """
         Make an empty arena whose first byte will be at a multiple of ``alignment``.
         """
@@ -1152,10 +1152,10 @@ class IncrementalPlanner:
         outputs: Sequence[int | None],
         variables: Sequence[int] | None = None,
         *,
-        mode: str = "default",
-        alignment: int = 64,
-        preserve_inputs: bool = True,
-        preserve_all: bool = False,
+        mode: str = ...,
+        alignment: int = ...,
+        preserve_inputs: bool = ...,
+        preserve_all: bool = ...,
     ) -> IncrementalPlanner:
         """
         Plan lifetimes; nothing is placed yet.
@@ -1188,10 +1188,10 @@ class IncrementalPlanner:
     def from_graph(
         graph: Graph,
         *,
-        mode: str = "default",
-        alignment: int = 64,
-        preserve_inputs: bool = True,
-        preserve_all: bool = False,
+        mode: str = ...,
+        alignment: int = ...,
+        preserve_inputs: bool = ...,
+        preserve_all: bool = ...,
     ) -> IncrementalPlanner:
         """
         Return a planner for the nodes of ``graph`` in execution order; values have the same
@@ -1403,7 +1403,7 @@ class Model:
         Return the index of the shape for sizes by name.
         """
     @staticmethod
-    def from_json(text: bytes) -> Model:
+    def from_json(text: str | bytes) -> Model:
         """
         Return the model in a JSON text, after checking every plan.
         """
@@ -1828,7 +1828,7 @@ class Plan:
         the steps.
         """
     @staticmethod
-    def from_json(text: bytes) -> Plan:
+    def from_json(text: str | bytes) -> Plan:
         """
         Return the plan that JSON text holds.
         """
@@ -2172,7 +2172,7 @@ class Queue:
 
     def __enter__(self, /) -> Queue: ...
     def __exit__(self, /, *_exception: object) -> None: ...
-    def __new__(cls, /, workers: int = 4) -> Queue: ...
+    def __new__(cls, /, workers: int = ...) -> Queue: ...
     def __repr__(self, /) -> str: ...
     def close(self, /) -> None:
         """
@@ -2405,7 +2405,7 @@ class SharedPlan:
         Raise unless the arena fits the capacity.
         """
     @staticmethod
-    def from_json(text: bytes) -> SharedPlan:
+    def from_json(text: str | bytes) -> SharedPlan:
         """
         Return the plans that JSON text holds.
         """
@@ -2484,7 +2484,7 @@ class SimpleArena:
     content if the memory has to grow. An empty span is at offset 0.
     """
 
-    def __new__(cls, /, alignment: int = 64) -> SimpleArena:
+    def __new__(cls, /, alignment: int = ...) -> SimpleArena:
         """
         Make an empty arena whose first byte will be at a multiple of ``alignment``.
         """
@@ -2809,10 +2809,10 @@ class Target:
         name: str,
         techniques: Sequence[str],
         *,
-        alignment: int = 64,
-        scratch: str = "graph",
-        caller_memory: bool = True,
-        several_spaces: bool = True,
+        alignment: int = ...,
+        scratch: str = ...,
+        caller_memory: bool = ...,
+        several_spaces: bool = ...,
     ) -> Target: ...
     def __repr__(self, /) -> str: ...
     @property

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::arena::{Holder, Lease, ViewableMemory};
+use crate::arguments::Arg;
 use crate::error::{OrRaise, raise_named};
 use crate::results::Live;
 
@@ -93,9 +94,9 @@ fn overwrite(py: Python<'_>, target: Option<&mut [u8]>, data: &[u8]) -> PyResult
 impl SimpleArena {
     /// Make an empty arena whose first byte will be at a multiple of ``alignment``.
     #[new]
-    #[pyo3(signature = (alignment=64))]
-    fn new(py: Python<'_>, alignment: u64) -> PyResult<Self> {
-        let alignment = Alignment::new(alignment).or_raise(py)?;
+    #[pyo3(signature = (alignment=Arg(64)))]
+    fn new(py: Python<'_>, alignment: Arg<u64>) -> PyResult<Self> {
+        let alignment = Alignment::new(*alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
         let arena = arenaplan_classic::arenas::SimpleArena::with_allocator(
             alignment,
@@ -113,9 +114,9 @@ impl SimpleArena {
     ///     If ``alignment`` is stricter than the arena's.
     /// SizeOverflow
     ///     If no machine can address the arena then.
-    fn allocate(&self, py: Python<'_>, alignment: u64, nbytes: u64) -> PyResult<u64> {
-        let alignment = Alignment::new(alignment).or_raise(py)?;
-        let span = locked(py, &self.inner)?.allocate(alignment, nbytes).or_raise(py)?;
+    fn allocate(&self, py: Python<'_>, alignment: Arg<u64>, nbytes: Arg<u64>) -> PyResult<u64> {
+        let alignment = Alignment::new(*alignment).or_raise(py)?;
+        let span = locked(py, &self.inner)?.allocate(alignment, *nbytes).or_raise(py)?;
         Ok(span.offset)
     }
 
@@ -125,8 +126,8 @@ impl SimpleArena {
     /// ------
     /// ArenaState
     ///     If the span is not handed out.
-    fn deallocate(&self, py: Python<'_>, offset: u64, nbytes: u64) -> PyResult<()> {
-        locked(py, &self.inner)?.deallocate(Span { offset, bytes: nbytes }).or_raise(py)
+    fn deallocate(&self, py: Python<'_>, offset: Arg<u64>, nbytes: Arg<u64>) -> PyResult<()> {
+        locked(py, &self.inner)?.deallocate(Span { offset: *offset, bytes: *nbytes }).or_raise(py)
     }
 
     /// Get memory for all spans ever handed out; return whether the bytes moved.
@@ -157,11 +158,11 @@ impl SimpleArena {
     fn resolve<'py>(
         &self,
         py: Python<'py>,
-        offset: u64,
-        nbytes: u64,
+        offset: Arg<u64>,
+        nbytes: Arg<u64>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let arena = locked(py, &self.inner)?;
-        let bytes = arena.resolve(Span { offset, bytes: nbytes }).or_raise(py)?;
+        let bytes = arena.resolve(Span { offset: *offset, bytes: *nbytes }).or_raise(py)?;
         Ok(bytes.map(|bytes| PyBytes::new(py, bytes)))
     }
 
@@ -171,12 +172,12 @@ impl SimpleArena {
     fn view<'py>(
         &self,
         py: Python<'py>,
-        offset: u64,
-        nbytes: u64,
+        offset: Arg<u64>,
+        nbytes: Arg<u64>,
     ) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
         let found = {
             let arena = locked(py, &self.inner)?;
-            let bytes = arena.resolve(Span { offset, bytes: nbytes });
+            let bytes = arena.resolve(Span { offset: *offset, bytes: *nbytes });
             bytes.map(|bytes| bytes.map(|bytes| (bytes.as_ptr().addr(), bytes.len())))
         };
         let found = found.or_raise(py)?;
@@ -184,11 +185,11 @@ impl SimpleArena {
     }
 
     /// Overwrite the bytes from ``offset`` on.
-    fn write(&self, py: Python<'_>, offset: u64, data: &[u8]) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, offset: Arg<u64>, data: Arg<&[u8]>) -> PyResult<()> {
         let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
         let mut arena = locked(py, &self.inner)?;
-        let target = arena.resolve_mut(Span { offset, bytes }).or_raise(py)?;
-        overwrite(py, target, data)
+        let target = arena.resolve_mut(Span { offset: *offset, bytes }).or_raise(py)?;
+        overwrite(py, target, &data)
     }
 
     /// Take everything back, and keep the memory.
@@ -214,10 +215,10 @@ impl SimpleArena {
 impl IncrementalArena {
     /// Make an empty arena whose first byte will be at a multiple of ``alignment``.
     #[new]
-    #[pyo3(signature = (alignment=64, *, rule="shortest"))]
-    fn new(py: Python<'_>, alignment: u64, rule: &str) -> PyResult<Self> {
+    #[pyo3(signature = (alignment=Arg(64), *, rule=Arg("shortest")))]
+    fn new(py: Python<'_>, alignment: Arg<u64>, rule: Arg<&str>) -> PyResult<Self> {
         let rule: GapRule = rule.parse().or_raise(py)?;
-        let alignment = Alignment::new(alignment).or_raise(py)?;
+        let alignment = Alignment::new(*alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
         let arena = arenaplan_classic::arenas::IncrementalArena::with_allocator(
             alignment,
@@ -241,37 +242,41 @@ impl IncrementalArena {
     fn allocate(
         &self,
         py: Python<'_>,
-        alignment: u64,
-        nbytes: u64,
-        start: u32,
-        stop: u32,
+        alignment: Arg<u64>,
+        nbytes: Arg<u64>,
+        start: Arg<u32>,
+        stop: Arg<u32>,
     ) -> PyResult<Allocation> {
-        let alignment = Alignment::new(alignment).or_raise(py)?;
-        let live = LiveRange::new(start, stop).or_raise(py)?;
-        let inner = locked(py, &self.inner)?.allocate(alignment, nbytes, live).or_raise(py)?;
+        let alignment = Alignment::new(*alignment).or_raise(py)?;
+        let live = LiveRange::new(*start, *stop).or_raise(py)?;
+        let inner = locked(py, &self.inner)?.allocate(alignment, *nbytes, live).or_raise(py)?;
         Ok(Allocation { inner })
     }
 
     /// Drop the allocations that are over before ``step``.
-    fn purge_before(&self, py: Python<'_>, step: u32) -> PyResult<()> {
-        locked(py, &self.inner)?.purge_before(Step::new(step));
+    fn purge_before(&self, py: Python<'_>, step: Arg<u32>) -> PyResult<()> {
+        locked(py, &self.inner)?.purge_before(Step::new(*step));
         Ok(())
     }
 
     /// Drop the allocations that begin after ``step``.
-    fn purge_after(&self, py: Python<'_>, step: u32) -> PyResult<()> {
-        locked(py, &self.inner)?.purge_after(Step::new(step));
+    fn purge_after(&self, py: Python<'_>, step: Arg<u32>) -> PyResult<()> {
+        locked(py, &self.inner)?.purge_after(Step::new(*step));
         Ok(())
     }
 
     /// Drop an allocation, if active.
-    fn deallocate(&self, py: Python<'_>, allocation: &Allocation) -> PyResult<()> {
+    fn deallocate(&self, py: Python<'_>, allocation: Arg<PyRef<'_, Allocation>>) -> PyResult<()> {
         locked(py, &self.inner)?.forget(allocation.inner);
         Ok(())
     }
 
     /// Make exactly ``allocations``, which this arena made, active.
-    fn restore(&self, py: Python<'_>, allocations: Vec<Bound<'_, Allocation>>) -> PyResult<()> {
+    fn restore(
+        &self,
+        py: Python<'_>,
+        allocations: Arg<Vec<Bound<'_, Allocation>>>,
+    ) -> PyResult<()> {
         let allocations = allocations.iter().map(|allocation| allocation.get().inner);
         locked(py, &self.inner)?.restore(allocations);
         Ok(())
@@ -329,7 +334,7 @@ impl IncrementalArena {
     fn resolve<'py>(
         &self,
         py: Python<'py>,
-        allocation: &Allocation,
+        allocation: Arg<PyRef<'_, Allocation>>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let arena = locked(py, &self.inner)?;
         let bytes = arena.resolve(allocation.inner.span).or_raise(py)?;
@@ -343,7 +348,7 @@ impl IncrementalArena {
     fn view<'py>(
         &self,
         py: Python<'py>,
-        allocation: &Allocation,
+        allocation: Arg<PyRef<'_, Allocation>>,
     ) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
         let found = {
             let arena = locked(py, &self.inner)?;
@@ -355,10 +360,15 @@ impl IncrementalArena {
     }
 
     /// Overwrite the first bytes of an allocation.
-    fn write(&self, py: Python<'_>, allocation: &Allocation, data: &[u8]) -> PyResult<()> {
+    fn write(
+        &self,
+        py: Python<'_>,
+        allocation: Arg<PyRef<'_, Allocation>>,
+        data: Arg<&[u8]>,
+    ) -> PyResult<()> {
         let mut arena = locked(py, &self.inner)?;
         let target = arena.resolve_mut(allocation.inner.span).or_raise(py)?;
-        overwrite(py, target, data)
+        overwrite(py, target, &data)
     }
 
     /// End of the highest allocation since the arena was cleared.

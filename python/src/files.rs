@@ -8,6 +8,7 @@ use arenaplan::format::{WriteError, write_files as write};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
+use crate::arguments::Text;
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise_named, unwritten};
 
@@ -20,7 +21,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// Returns the content of a JSON text. Ctrl-C interrupts the work.
 pub(crate) fn parse<T: Send + 'static>(
     py: Python<'_>,
-    text: &[u8],
+    Text(text): Text<'_>,
     parse: fn(&[u8]) -> arenaplan::Result<T>,
 ) -> PyResult<T> {
     admit(py, text.len())?;

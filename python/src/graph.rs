@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyVal
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
+use crate::arguments::{Text, object_of};
 use crate::attributes;
 use crate::call::{self, admit};
 use crate::costs::costed;
@@ -247,7 +248,7 @@ impl Graph {
 
     /// Return the graph that JSON text holds.
     #[staticmethod]
-    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+    fn from_json(py: Python<'_>, text: Text<'_>) -> PyResult<Self> {
         let graph = files::parse(py, text, arenaplan::Graph::from_json)?;
         Ok(Self { inner: Arc::new(graph) })
     }
@@ -287,7 +288,7 @@ impl Graph {
 pub(crate) fn core_of<'py>(graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Graph>> {
     match graph.cast::<Graph>() {
         Ok(core) => Ok(core.clone()),
-        Err(_) => Ok(graph.getattr("core")?.cast_into::<Graph>()?),
+        Err(_) => Ok(object_of(graph)?.getattr("core")?.cast_into::<Graph>()?),
     }
 }
 

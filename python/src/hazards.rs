@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
+use crate::arguments::{Arg, Text};
 use crate::call::{self, admit};
 use crate::error::OrRaise;
 use crate::results::{Hazard, Timetable};
@@ -77,8 +78,8 @@ impl Hazards {
     }
 
     /// Return the edges to a step: the steps that must end before.
-    fn of(&self, step: usize) -> Vec<Hazard> {
-        self.inner.of(step).iter().map(row).collect()
+    fn of(&self, step: Arg<usize>) -> Vec<Hazard> {
+        self.inner.of(*step).iter().map(row).collect()
     }
 
     /// Return the dependent steps by step.
@@ -95,12 +96,12 @@ impl Hazards {
     ///     Time by step.
     /// workers : int
     ///     Worker count.
-    fn timetable(&self, costs: Vec<u64>, workers: u32) -> Timetable {
-        self.inner.timetable(&costs, workers).into()
+    fn timetable(&self, costs: Arg<Vec<u64>>, workers: Arg<u32>) -> Timetable {
+        self.inner.timetable(&costs, *workers).into()
     }
 
     /// Return the time along the longest chain of dependent steps.
-    fn critical_path(&self, costs: Vec<u64>) -> u64 {
+    fn critical_path(&self, costs: Arg<Vec<u64>>) -> u64 {
         self.inner.critical_path(&costs).span
     }
 
@@ -114,9 +115,9 @@ impl Hazards {
 
     /// Return the hazards that JSON text holds.
     #[staticmethod]
-    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
-        admit(py, text.len())?;
-        let text = text.to_vec();
+    fn from_json(py: Python<'_>, text: Text<'_>) -> PyResult<Self> {
+        admit(py, text.0.len())?;
+        let text = text.0.to_vec();
         let items = text.len() / BYTES_PER_EDGE;
         let read = call::run(py, items, move |_, _| arenaplan::plan::Hazards::from_json(&text))?;
         Ok(read.or_raise(py)?.into())

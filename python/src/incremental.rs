@@ -8,11 +8,12 @@ use arenaplan::base::Alignment;
 use arenaplan_classic::incremental::{
     IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue, SharePair,
 };
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::arena::{Holder, Lease, ViewableMemory, or_in_use};
+use crate::arguments::{Arg, refused};
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise, raise_named};
 use crate::graph::Graph;
@@ -44,7 +45,8 @@ fn read_table<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(
     admit(table.py(), table.len().unwrap_or(0).saturating_mul(ROW_BYTES))?;
     table.extract().map_err(|error: PyErr| {
         if !error.is_instance_of::<PyOverflowError>(table.py()) {
-            return error;
+            let wrong = error.is_instance_of::<PyTypeError>(table.py());
+            return if wrong { refused(table, &T::INPUT_TYPE.to_string()) } else { error };
         }
         let reason = "a number is negative or too large; an operand left out is None".into();
         raise(table.py(), &Error::InvalidOption { option: name, reason })
@@ -164,7 +166,7 @@ impl IncrementalPlanner {
 impl IncrementalPlanner {
     /// Plan lifetimes; nothing is placed yet.
     #[new]
-    #[pyo3(signature = (values: "Sequence[tuple[int, str]]", nodes: "Sequence[tuple[Sequence[int | None], Sequence[int | None], Sequence[int], Sequence[tuple[int, int, bool]]]]", inputs: "Sequence[int | None]", outputs: "Sequence[int | None]", variables: "Sequence[int] | None"=None, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
+    #[pyo3(signature = (values: "Sequence[tuple[int, str]]", nodes: "Sequence[tuple[Sequence[int | None], Sequence[int | None], Sequence[int], Sequence[tuple[int, int, bool]]]]", inputs: "Sequence[int | None]", outputs: "Sequence[int | None]", variables: "Sequence[int] | None"=None, *, mode=Arg("default"), alignment=Arg(64), preserve_inputs=Arg(true), preserve_all=Arg(false)))]
     #[allow(clippy::too_many_arguments, reason = "one per keyword of the Python class")]
     fn new(
         py: Python<'_>,
@@ -173,29 +175,29 @@ impl IncrementalPlanner {
         inputs: &Bound<'_, PyAny>,
         outputs: &Bound<'_, PyAny>,
         variables: Option<&Bound<'_, PyAny>>,
-        mode: &str,
-        alignment: u64,
-        preserve_inputs: bool,
-        preserve_all: bool,
+        mode: Arg<&str>,
+        alignment: Arg<u64>,
+        preserve_inputs: Arg<bool>,
+        preserve_all: Arg<bool>,
     ) -> PyResult<Self> {
         let graph = read_graph(values, nodes, inputs, outputs, variables)?;
-        let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
+        let options = read_options(py, &mode, *alignment, *preserve_inputs, *preserve_all)?;
         Self::make(py, graph, options)
     }
 
     /// Return a planner for the nodes of ``graph`` in execution order; values have the same
     /// indices, and each workspace, in the smallest size, is one more value.
     #[staticmethod]
-    #[pyo3(signature = (graph, *, mode="default", alignment=64, preserve_inputs=true, preserve_all=false))]
+    #[pyo3(signature = (graph, *, mode=Arg("default"), alignment=Arg(64), preserve_inputs=Arg(true), preserve_all=Arg(false)))]
     fn from_graph(
         py: Python<'_>,
-        graph: &Graph,
-        mode: &str,
-        alignment: u64,
-        preserve_inputs: bool,
-        preserve_all: bool,
+        graph: Arg<PyRef<'_, Graph>>,
+        mode: Arg<&str>,
+        alignment: Arg<u64>,
+        preserve_inputs: Arg<bool>,
+        preserve_all: Arg<bool>,
     ) -> PyResult<Self> {
-        let options = read_options(py, mode, alignment, preserve_inputs, preserve_all)?;
+        let options = read_options(py, &mode, *alignment, *preserve_inputs, *preserve_all)?;
         Self::make(py, graph.inner.as_ref().into(), options)
     }
 
@@ -206,8 +208,8 @@ impl IncrementalPlanner {
     /// ArenaInUse
     ///     If an arena would move while views are alive; the same call does the rest once the views
     ///     are gone.
-    fn execute(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<()> {
-        self.grow(py, |planner| planner.execute(start..stop))
+    fn execute(&self, py: Python<'_>, start: Arg<usize>, stop: Arg<usize>) -> PyResult<()> {
+        self.grow(py, |planner| planner.execute(*start..*stop))
     }
 
     /// Plan another graph in the same memory; nothing is placed yet. The tables are as for the
@@ -257,8 +259,8 @@ impl IncrementalPlanner {
     }
 
     /// Forget where values are that begin after ``node``.
-    fn reset_after(&self, py: Python<'_>, node: usize) -> PyResult<()> {
-        self.with(py, |planner| planner.reset_after(node))
+    fn reset_after(&self, py: Python<'_>, node: Arg<usize>) -> PyResult<()> {
+        self.with(py, |planner| planner.reset_after(*node))
     }
 
     /// Free the temporary arena's memory, and keep the offsets.
@@ -278,20 +280,20 @@ impl IncrementalPlanner {
     }
 
     /// Change a value's size.
-    fn set_bytes(&self, py: Python<'_>, value: u32, nbytes: u64) -> PyResult<()> {
-        self.with(py, |planner| planner.set_bytes(value, nbytes))
+    fn set_bytes(&self, py: Python<'_>, value: Arg<u32>, nbytes: Arg<u64>) -> PyResult<()> {
+        self.with(py, |planner| planner.set_bytes(*value, *nbytes))
     }
 
     /// Change a value's owner.
-    fn set_kind(&self, py: Python<'_>, value: u32, kind: &str) -> PyResult<()> {
+    fn set_kind(&self, py: Python<'_>, value: Arg<u32>, kind: Arg<&str>) -> PyResult<()> {
         let kind = kind.parse().or_raise(py)?;
-        self.with(py, |planner| planner.set_kind(value, kind))
+        self.with(py, |planner| planner.set_kind(*value, kind))
     }
 
     /// Return the place of a value, or None if the value has no bytes in an arena, or the producer
     /// was not reached yet.
-    fn place(&self, py: Python<'_>, value: u32) -> PyResult<Option<IncrementalPlacement>> {
-        let place = self.with(py, |planner| Ok(planner.place(value)))?;
+    fn place(&self, py: Python<'_>, value: Arg<u32>) -> PyResult<Option<IncrementalPlacement>> {
+        let place = self.with(py, |planner| Ok(planner.place(*value)))?;
         Ok(place.map(|place| IncrementalPlacement {
             persistent: place.persistent,
             offset: place.span.offset,
@@ -300,15 +302,15 @@ impl IncrementalPlanner {
     }
 
     /// Return the value whose bytes ``value`` has: itself, unless ``value`` shares.
-    fn root(&self, py: Python<'_>, value: u32) -> PyResult<u32> {
-        self.with(py, |planner| planner.root(value))
+    fn root(&self, py: Python<'_>, value: Arg<u32>) -> PyResult<u32> {
+        self.with(py, |planner| planner.root(*value))
     }
 
     /// Return a copy of a value's bytes, or None where :meth:`place` does.
-    fn read<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let bytes = self.with(py, |planner| Ok(planner.bytes(value)?.map_or(0, <[u8]>::len)))?;
+    fn read<'py>(&self, py: Python<'py>, value: Arg<u32>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let bytes = self.with(py, |planner| Ok(planner.bytes(*value)?.map_or(0, <[u8]>::len)))?;
         admit(py, bytes)?;
-        self.with(py, |planner| Ok(planner.bytes(value)?.map(|bytes| PyBytes::new(py, bytes))))
+        self.with(py, |planner| Ok(planner.bytes(*value)?.map(|bytes| PyBytes::new(py, bytes))))
     }
 
     /// Return a writable view of a value's bytes, or None where :meth:`place` does.
@@ -316,10 +318,14 @@ impl IncrementalPlanner {
     /// ``numpy.frombuffer(view, dtype)`` shares the memory. While a view is alive the arena neither
     /// moves nor is freed: calls that would have to do so raise ``ArenaInUse``. The bytes belong to
     /// the value while the value is live; planning gives the bytes to other values afterwards.
-    fn view<'py>(&self, py: Python<'py>, value: u32) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+    fn view<'py>(
+        &self,
+        py: Python<'py>,
+        value: Arg<u32>,
+    ) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
         let found = self.with(py, |planner| {
-            let persistent = planner.place(value).is_some_and(|place| place.persistent);
-            let bytes = planner.bytes(value)?;
+            let persistent = planner.place(*value).is_some_and(|place| place.persistent);
+            let bytes = planner.bytes(*value)?;
             Ok(bytes.map(|bytes| (persistent, bytes.as_ptr().addr(), bytes.len())))
         })?;
         let view = |(persistent, address, bytes)| {
@@ -331,15 +337,15 @@ impl IncrementalPlanner {
     }
 
     /// Overwrite the first bytes of a value.
-    fn write(&self, py: Python<'_>, value: u32, data: &[u8]) -> PyResult<()> {
+    fn write(&self, py: Python<'_>, value: Arg<u32>, data: Arg<&[u8]>) -> PyResult<()> {
         let fits = self.with(py, |planner| {
-            let bytes = planner.bytes_mut(value)?.and_then(|bytes| bytes.get_mut(..data.len()));
-            Ok(bytes.map(|bytes| bytes.copy_from_slice(data)).is_some())
+            let bytes = planner.bytes_mut(*value)?.and_then(|bytes| bytes.get_mut(..data.len()));
+            Ok(bytes.map(|bytes| bytes.copy_from_slice(&data)).is_some())
         })?;
         if fits {
             return Ok(());
         }
-        let message = format!("value {value} has no {} bytes in an arena", data.len());
+        let message = format!("value {} has no {} bytes in an arena", *value, data.len());
         Err(raise_named(py, "ArenaState", message))
     }
 

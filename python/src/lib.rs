@@ -10,6 +10,7 @@
 
 mod arena;
 mod arenas;
+mod arguments;
 mod attributes;
 mod call;
 mod compiled;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arenaplan::model::{Bucket, Shape};
 use pyo3::prelude::*;
 
+use crate::arguments::Text;
 use crate::call::{self, admit};
 use crate::error::OrRaise;
 use crate::files::{self, write_all};
@@ -140,7 +141,7 @@ impl Model {
 
     /// Return the model in a JSON text, after checking every plan.
     #[staticmethod]
-    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+    fn from_json(py: Python<'_>, text: Text<'_>) -> PyResult<Self> {
         Ok(files::parse(py, text, arenaplan::Model::from_json)?.into())
     }
 

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyIterator, PyList};
 
 use crate::arena::Arena;
+use crate::arguments::{Arg, Text, object_of};
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise_named};
 use crate::files::{self, write_all};
@@ -203,7 +204,8 @@ impl Plan {
 
     /// Return the same plan with time estimates in nanoseconds: for a run of this plan, and for a
     /// run in the fastest known way.
-    fn with_estimate(&self, nanoseconds: u64, fastest_nanoseconds: u64) -> Self {
+    fn with_estimate(&self, nanoseconds: Arg<u64>, fastest_nanoseconds: Arg<u64>) -> Self {
+        let (nanoseconds, fastest_nanoseconds) = (*nanoseconds, *fastest_nanoseconds);
         let estimate = TimeEstimate { nanoseconds, fastest_nanoseconds };
         arenaplan::Plan::clone(&self.inner).with_estimate(estimate).into()
     }
@@ -249,9 +251,9 @@ impl Plan {
     /// UndefinedValue
     ///     If no value with this name has a place; constants have no place. The exception is a
     ///     ``KeyError``.
-    fn __getitem__(&self, py: Python<'_>, name: &str) -> PyResult<Placement> {
-        self.find(name).map(Placement::from).ok_or_else(|| {
-            let name = arenaplan::base::quoted(name);
+    fn __getitem__(&self, py: Python<'_>, name: Arg<&str>) -> PyResult<Placement> {
+        self.find(&name).map(Placement::from).ok_or_else(|| {
+            let name = arenaplan::base::quoted(&name);
             raise_named(py, "UndefinedValue", format!("the plan has no place for a value {name}"))
         })
     }
@@ -303,13 +305,13 @@ impl Plan {
     /// ------
     /// UndefinedValue
     ///     If there is no such node.
-    fn step_operands(&self, py: Python<'_>, node: u32) -> PyResult<StepOperands> {
-        match self.inner.step_of(NodeId::from(node)) {
+    fn step_operands(&self, py: Python<'_>, node: Arg<u32>) -> PyResult<StepOperands> {
+        match self.inner.step_of(NodeId::from(*node)) {
             Some(step) => {
                 let (inputs, outputs) = (step.inputs.clone(), step.outputs.clone());
                 Ok(StepOperands { inputs, outputs })
             }
-            None => Err(raise_named(py, "UndefinedValue", format!("there is no node {node}"))),
+            None => Err(raise_named(py, "UndefinedValue", format!("there is no node {}", *node))),
         }
     }
 
@@ -372,7 +374,8 @@ impl Plan {
     }
 
     /// Return how many bytes of the space at position ``space`` are live at every step.
-    fn live_bytes_in(&self, py: Python<'_>, space: u32) -> Vec<u64> {
+    fn live_bytes_in(&self, py: Python<'_>, space: Arg<u32>) -> Vec<u64> {
+        let space = *space;
         py.detach(|| self.inner.live_bytes(SpaceId::from(space)))
     }
 
@@ -408,8 +411,8 @@ impl Plan {
     }
 
     /// Return the indices of the values that are live in an arena at ``step``, by offset.
-    fn live_at(&self, step: u32) -> Vec<u32> {
-        let live = self.inner.live_at(Step::new(step)).into_iter();
+    fn live_at(&self, step: Arg<u32>) -> Vec<u32> {
+        let live = self.inner.live_at(Step::new(*step)).into_iter();
         let arenas = self.inner.arenas().len();
         live.filter(|placement| SpaceId::from(placement.space).index() < arenas)
             .map(|placement| placement.value)
@@ -436,7 +439,8 @@ impl Plan {
 
     /// Return the name of the space at position ``space``; the name of a caller's buffer begins
     /// with ``"caller:"``.
-    fn space_name(&self, py: Python<'_>, space: u32) -> PyResult<String> {
+    fn space_name(&self, py: Python<'_>, space: Arg<u32>) -> PyResult<String> {
+        let space = *space;
         let found = self.inner.spaces().get(SpaceId::from(space).index());
         match found {
             Some(SpacePlan { caller: Some(_), name, .. }) => Ok(format!("caller:{name}")),
@@ -518,7 +522,7 @@ impl Plan {
         &self,
         py: Python<'_>,
         graph: &Bound<'_, PyAny>,
-        hazards: &Hazards,
+        hazards: Arg<PyRef<'_, Hazards>>,
     ) -> PyResult<()> {
         let graph = self.core_graph(graph)?;
         let graph = graph.get();
@@ -576,7 +580,7 @@ impl Plan {
     /// ------
     /// TargetMismatch
     ///     For the first step or option that the target does not honor.
-    fn check_target(&self, py: Python<'_>, target: &Target) -> PyResult<()> {
+    fn check_target(&self, py: Python<'_>, target: Arg<PyRef<'_, Target>>) -> PyResult<()> {
         self.inner.check_target(&target.inner).or_raise(py)
     }
 
@@ -595,22 +599,22 @@ impl Plan {
 
     /// Return the plan that JSON text holds.
     #[staticmethod]
-    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+    fn from_json(py: Python<'_>, text: Text<'_>) -> PyResult<Self> {
         Ok(files::parse(py, text, arenaplan::Plan::from_json)?.into())
     }
 
     /// Write the plan to a file, which is replaced at once or unchanged; a device or a pipe is
     /// written into.
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    fn save(&self, py: Python<'_>, path: Arg<PathBuf>) -> PyResult<()> {
         let plan = Arc::clone(&self.inner);
         let text = call::run(py, plan.value_count(), move |_, _| plan.to_json())?;
-        write_all(py, vec![(path, text)])
+        write_all(py, vec![(path.0, text)])
     }
 
     /// Read a plan from a file.
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        Ok(files::load(py, path, |path| arenaplan::Plan::load(path))?.into())
+    fn load(py: Python<'_>, path: Arg<PathBuf>) -> PyResult<Self> {
+        Ok(files::load(py, path.0, |path| arenaplan::Plan::load(path))?.into())
     }
 
     /// Start of each space's arena in the memory that :meth:`commit` allocates.
@@ -621,8 +625,8 @@ impl Plan {
 
     /// Allocate the arenas for all spaces, side by side, or only the arena for ``space``.
     #[pyo3(signature = (space=None))]
-    fn commit(&self, py: Python<'_>, space: Option<&str>) -> PyResult<Arena> {
-        Arena::commit(py, &self.inner, space)
+    fn commit(&self, py: Python<'_>, space: Option<Arg<&str>>) -> PyResult<Arena> {
+        Arena::commit(py, &self.inner, space.map(|name| name.0))
     }
 
     /// Return the places of values and workspaces as a pandas data frame.
@@ -681,7 +685,7 @@ impl Plan {
 
     /// Returns the graph that the target of the plan sees, in which each execution is a node.
     fn seen_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let seen = graph.call_method1("variant", (self.inner.target().name(),))?;
+        let seen = object_of(graph)?.call_method1("variant", (self.inner.target().name(),))?;
         match self.schedule() {
             Some(schedule) => seen.call_method1("scheduled", (schedule, self.paging())),
             None => Ok(seen),
@@ -701,7 +705,7 @@ impl Plan {
         if self.inner.recomputed().is_none() || graph.cast::<Graph>().is_ok() {
             return Ok(None);
         }
-        let core = graph.getattr("core")?.cast_into::<Graph>()?;
+        let core = object_of(graph)?.getattr("core")?.cast_into::<Graph>()?;
         Ok(Some(Arc::clone(&core.get().inner)))
     }
 

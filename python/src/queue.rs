@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
 
+use crate::arguments::{Arg, refused};
 use crate::error::raise_named;
 
 /// Interval at which a call that waits looks for Ctrl-C.
@@ -80,8 +81,9 @@ pub(crate) struct Queue {
 #[pymethods]
 impl Queue {
     #[new]
-    #[pyo3(signature = (workers = 4))]
-    fn new(py: Python<'_>, workers: usize) -> PyResult<Self> {
+    #[pyo3(signature = (workers = Arg(4)))]
+    fn new(py: Python<'_>, workers: Arg<usize>) -> PyResult<Self> {
+        let workers = *workers;
         if workers > MOST_WORKERS {
             let message = format!("{workers} workers; a queue has at most {MOST_WORKERS}");
             return Err(raise_named(py, "InvalidOption", message));
@@ -122,18 +124,21 @@ impl Queue {
     /// ------
     /// QueueState
     ///     If a variable is named twice or belongs to another queue, or the queue is closed.
-    #[pyo3(signature = (function, reads = Vec::new(), writes = Vec::new(), name = None))]
+    #[pyo3(signature = (function, reads = Arg(Vec::new()), writes = Arg(Vec::new()), name = None))]
     fn push(
         &self,
         py: Python<'_>,
         function: Bound<'_, PyAny>,
-        reads: Vec<PyRef<'_, Variable>>,
-        writes: Vec<PyRef<'_, Variable>>,
-        name: Option<String>,
+        reads: Arg<Vec<PyRef<'_, Variable>>>,
+        writes: Arg<Vec<PyRef<'_, Variable>>>,
+        name: Option<Arg<String>>,
     ) -> PyResult<()> {
+        if !function.is_callable() {
+            return Err(refused(&function, "a function"));
+        }
         let queue = self.open(py)?;
         let name = match name {
-            Some(name) => name,
+            Some(name) => name.0,
             None => function.getattr("__name__").and_then(|it| it.extract()).unwrap_or_default(),
         };
         let mut operation = Operation::new(&name);
@@ -168,7 +173,7 @@ impl Queue {
     /// QueueState
     ///     In a function in the queue, which would wait for itself, or if the queue is closed.
     #[pyo3(signature = (variable = None))]
-    fn wait(&self, py: Python<'_>, variable: Option<PyRef<'_, Variable>>) -> PyResult<()> {
+    fn wait(&self, py: Python<'_>, variable: Option<Arg<PyRef<'_, Variable>>>) -> PyResult<()> {
         if let Some(variable) = variable {
             return self.get(py, variable).map(|_| ());
         }
@@ -188,7 +193,7 @@ impl Queue {
     /// ------
     /// Exception, QueueState
     ///     As :meth:`wait`.
-    fn get(&self, py: Python<'_>, variable: PyRef<'_, Variable>) -> PyResult<Py<PyAny>> {
+    fn get(&self, py: Python<'_>, variable: Arg<PyRef<'_, Variable>>) -> PyResult<Py<PyAny>> {
         let queue = self.open(py)?;
         if queue.is_inside() {
             return Err(raised(py, WaitError::Inside));
@@ -224,7 +229,7 @@ impl Queue {
     fn restore(
         &self,
         py: Python<'_>,
-        variable: PyRef<'_, Variable>,
+        variable: Arg<PyRef<'_, Variable>>,
         value: Py<PyAny>,
     ) -> PyResult<()> {
         let pushed = self.open(py)?.restore(&variable.inner, value).map(|_| ());
@@ -232,7 +237,7 @@ impl Queue {
     }
 
     /// Return how many functions that write a variable have ended.
-    fn version(&self, py: Python<'_>, variable: PyRef<'_, Variable>) -> PyResult<u64> {
+    fn version(&self, py: Python<'_>, variable: Arg<PyRef<'_, Variable>>) -> PyResult<u64> {
         self.open(py)?.version(&variable.inner).map_err(|error| raised(py, error))
     }
 

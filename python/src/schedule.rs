@@ -5,6 +5,7 @@ use arenaplan::pack::Space;
 use arenaplan::{Error, NodeId, ValueId};
 use pyo3::prelude::*;
 
+use crate::arguments::Arg;
 use crate::error::raise;
 
 /// A value that is copied to a slow memory, or back, as an entry in a schedule.
@@ -27,16 +28,16 @@ pub(crate) struct Transfer {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "PyO3 gives methods a reference")]
 impl Transfer {
     #[new]
-    fn new(py: Python<'_>, value: u32, way: &str) -> PyResult<Self> {
-        let is_out = match way {
+    fn new(py: Python<'_>, value: Arg<u32>, way: Arg<&str>) -> PyResult<Self> {
+        let is_out = match *way {
             "out" => true,
             "in" => false,
             _ => {
-                let reason = format!("it is 'out' or 'in', not {}", arenaplan::base::quoted(way));
+                let reason = format!("it is 'out' or 'in', not {}", arenaplan::base::quoted(&way));
                 return Err(raise(py, &Error::InvalidOption { option: "way", reason }));
             }
         };
-        Ok(Self { value, is_out })
+        Ok(Self { value: *value, is_out })
     }
 
     /// ``"out"`` to the slow memory, or ``"in"``.
@@ -111,8 +112,8 @@ pub(crate) struct Paging {
 impl Paging {
     #[new]
     #[pyo3(signature = (space, cost, capacity=None))]
-    const fn new(space: String, cost: u64, capacity: Option<u64>) -> Self {
-        Self { space, cost, capacity }
+    fn new(space: Arg<String>, cost: Arg<u64>, capacity: Option<Arg<u64>>) -> Self {
+        Self { space: space.0, cost: *cost, capacity: capacity.map(|bytes| *bytes) }
     }
 
     fn __repr__(&self) -> String {

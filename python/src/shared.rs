@@ -7,6 +7,7 @@ use arenaplan::plan::{SharedMember, Together};
 use pyo3::prelude::*;
 
 use crate::arena::Arena;
+use crate::arguments::{Arg, Text, object_of};
 use crate::call::{self, Moment};
 use crate::error::OrRaise;
 use crate::files::{self, write_all};
@@ -48,7 +49,7 @@ impl SharedPlan {
 pub(crate) fn plan_together(
     py: Python<'_>,
     graphs: Vec<Py<Graph>>,
-    together: &str,
+    together: Arg<&str>,
     options: Options,
     on_progress: Option<Bound<'_, PyAny>>,
     time_limit: Option<f64>,
@@ -126,9 +127,9 @@ impl SharedPlan {
     ///     If the plans were made for other graphs.
     /// PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
     ///     If the plans would corrupt bytes, or contradict themselves.
-    fn check(&self, py: Python<'_>, graphs: Vec<Bound<'_, PyAny>>) -> PyResult<SharedVerdict> {
+    fn check(&self, py: Python<'_>, graphs: Arg<Vec<Bound<'_, PyAny>>>) -> PyResult<SharedVerdict> {
         let mut members = self.inner.members().iter();
-        let graphs = graphs.into_iter().map(|graph| {
+        let graphs = graphs.0.into_iter().map(|graph| {
             // If the numbers of graphs and plans differ, the check says so.
             let seen = members.next().map_or(("none", "ideal"), |SharedMember { plan, .. }| {
                 (plan.options().workspace.name(), plan.target().name())
@@ -137,8 +138,8 @@ impl SharedPlan {
                 return Ok(core.clone().unbind());
             }
             let (policy, target) = seen;
-            let core =
-                graph.call_method1("core_for", (policy, py.None(), Vec::<u32>::new(), target))?;
+            let core = object_of(&graph)?
+                .call_method1("core_for", (policy, py.None(), Vec::<u32>::new(), target))?;
             Ok(core.cast_into::<Graph>()?.unbind())
         });
         let graphs = graphs.collect::<PyResult<Vec<_>>>()?;
@@ -169,22 +170,22 @@ impl SharedPlan {
 
     /// Return the plans that JSON text holds.
     #[staticmethod]
-    fn from_json(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+    fn from_json(py: Python<'_>, text: Text<'_>) -> PyResult<Self> {
         Ok(Self::new(files::parse(py, text, arenaplan::plan::SharedPlan::from_json)?))
     }
 
     /// Write the plans to a file, which is replaced at once or unchanged; a device or a pipe is
     /// written into.
-    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    fn save(&self, py: Python<'_>, path: Arg<PathBuf>) -> PyResult<()> {
         let text = self.text(py)?;
-        write_all(py, vec![(path, text)])
+        write_all(py, vec![(path.0, text)])
     }
 
     /// Read plans from a file.
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+    fn load(py: Python<'_>, path: Arg<PathBuf>) -> PyResult<Self> {
         let load = |path: &Path| arenaplan::plan::SharedPlan::load(path);
-        Ok(Self::new(files::load(py, path, load)?))
+        Ok(Self::new(files::load(py, path.0, load)?))
     }
 
     fn __repr__(&self) -> String {

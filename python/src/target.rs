@@ -4,6 +4,7 @@ use arenaplan::plan::Provider;
 use arenaplan::{Technique, Techniques};
 use pyo3::prelude::*;
 
+use crate::arguments::Arg;
 use crate::error::{OrRaise, raise_named};
 
 /// A description of a program that runs plans.
@@ -35,31 +36,31 @@ pub(crate) struct Target {
 #[pymethods]
 impl Target {
     #[new]
-    #[pyo3(signature = (name, techniques, *, alignment=64, scratch="graph", caller_memory=true, several_spaces=true))]
+    #[pyo3(signature = (name, techniques, *, alignment=Arg(64), scratch=Arg("graph"), caller_memory=Arg(true), several_spaces=Arg(true)))]
     fn new(
         py: Python<'_>,
-        name: String,
-        techniques: Vec<String>,
-        alignment: u64,
-        scratch: &str,
-        caller_memory: bool,
-        several_spaces: bool,
+        name: Arg<String>,
+        techniques: Arg<Vec<String>>,
+        alignment: Arg<u64>,
+        scratch: Arg<&str>,
+        caller_memory: Arg<bool>,
+        several_spaces: Arg<bool>,
     ) -> PyResult<Self> {
         let known = [Provider::Graph, Provider::Runner, Provider::Nobody];
-        let Some(scratch) = known.into_iter().find(|provider| provider.name() == scratch) else {
+        let Some(scratch) = known.into_iter().find(|provider| provider.name() == *scratch) else {
             let reason = "scratch is one of 'graph', 'runner' and 'nobody'".into();
             return Err(raise_named(py, "InvalidOption", reason));
         };
         let techniques: arenaplan::Result<Techniques> =
             techniques.iter().map(|name| name.parse::<Technique>()).collect();
         let target = techniques
-            .and_then(|techniques| arenaplan::Target::custom(name, techniques))
-            .and_then(|target| target.with_alignment(alignment))
+            .and_then(|techniques| arenaplan::Target::custom(name.0, techniques))
+            .and_then(|target| target.with_alignment(*alignment))
             .or_raise(py)?;
         let inner = target
             .with_scratch(scratch)
-            .with_caller_memory(caller_memory)
-            .with_several_spaces(several_spaces);
+            .with_caller_memory(*caller_memory)
+            .with_several_spaces(*several_spaces);
         Ok(Self { inner })
     }
 
@@ -70,7 +71,7 @@ impl Target {
     /// InvalidOption
     ///     If the name is unknown; the message lists the known names.
     #[staticmethod]
-    fn known(py: Python<'_>, name: &str) -> PyResult<Self> {
+    fn known(py: Python<'_>, name: Arg<&str>) -> PyResult<Self> {
         Ok(Self { inner: name.parse().or_raise(py)? })
     }
 

@@ -3,6 +3,9 @@
 //! A place in a line buffer holds a tag: the last written value and row. A node may read a row only
 //! at its tag, and must find every row in its windows. So a line buffer that is too short, at the
 //! wrong place, or released too early is found, whatever rule chose the buffer.
+//!
+//! Reads from outside tell how far behind written output rows an input must begin, if the output
+//! overlaps the input.
 
 use alloc::collections::BTreeMap;
 use alloc::{format, vec, vec::Vec};
@@ -11,7 +14,7 @@ use core::ops::Range;
 
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
-use crate::graph::{Graph, Node, ValueKind, Window};
+use crate::graph::{Graph, Node, Overlap, ValueKind, Window};
 use crate::plan::Strips;
 
 /// Most tags and node visits in a replay; larger strips are refused.
@@ -41,6 +44,7 @@ impl Home {
 }
 
 /// A value that the step makes.
+#[derive(Clone, Copy)]
 struct StripValue {
     /// Position of the home.
     home: usize,
@@ -60,6 +64,11 @@ pub(super) struct StripReplay<'a> {
     homes: Vec<Home>,
     rows: u64,
     lines: LineMemory,
+    /// Output rows that were written.
+    written: u64,
+    /// By outside value, the most bytes by which written output rows are ahead of rows that are
+    /// read; `None` if rows of value or output do not lie one behind the other.
+    ahead: BTreeMap<ValueId, Option<u64>>,
 }
 
 /// Rows that a node makes for a strip.
@@ -85,6 +94,8 @@ pub(super) struct Border {
     pub(super) output: ValueId,
     /// The memory for all line buffers.
     pub(super) lines: LineMemory,
+    /// The inputs that the output may overlap, by position in `reads`.
+    pub(super) overlaps: Vec<Overlap>,
 }
 
 /// The memory needed for a step's line buffers.
@@ -123,6 +134,8 @@ impl<'a> StripReplay<'a> {
             homes: Vec::new(),
             rows: strips.rows,
             lines: LineMemory { bytes: 0, alignment: 1 },
+            written: 0,
+            ahead: BTreeMap::new(),
         };
         replay.check_nodes(readers)?;
         replay.settle(strips, scratch)?;
@@ -282,7 +295,12 @@ impl<'a> StripReplay<'a> {
         if !made.iter().copied().eq(rows) {
             return self.refuse_strips("rows of the output are not made, or made over");
         }
-        Ok(Border { reads: self.outside, output: self.output, lines: self.lines })
+        let overlap = |(input, value): (usize, &ValueId)| {
+            let distance = self.ahead.get(value).copied().flatten()?;
+            Some(Overlap { input, output: 0, distance })
+        };
+        let overlaps = self.outside.iter().enumerate().filter_map(overlap).collect();
+        Ok(Border { reads: self.outside, output: self.output, lines: self.lines, overlaps })
     }
 
     fn run_strip(&mut self, rows: Range<u64>) -> Result<()> {
@@ -297,6 +315,7 @@ impl<'a> StripReplay<'a> {
         for call in calls {
             self.read(&call)?;
             self.write(&call)?;
+            self.note_reads(&call);
             let made = self.made.get_mut(&call.value).expect("it is made");
             made.done = made.done.max(call.rows.end);
         }
@@ -397,6 +416,34 @@ impl<'a> StripReplay<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Notes how far written output rows are ahead of the rows that a node has read from outside.
+    /// The order of reads and writes within a call is not known.
+    fn note_reads(&mut self, call: &Call) {
+        let made = self.made[&call.value];
+        if self.homes[made.home].bytes.is_none() {
+            self.written = self.written.max(call.rows.end);
+        }
+        let node = self.graph.node(call.node);
+        let (position, _) = node.produces().next().expect("nodes were checked");
+        for (at, read) in node.reads_bytes_of().filter(|(_, read)| !self.made.contains_key(read)) {
+            let first = window(node, at, position).map_or(0, |window| {
+                window.needs(call.rows.clone(), self.height_along(read, window.axis)).start
+            });
+            let end = |value, rows: u64| self.line_bytes(value, made.axis)?.checked_mul(rows);
+            let ahead = end(self.output, self.written)
+                .zip(end(read, first))
+                .map(|(written, kept)| written.saturating_sub(kept));
+            let known = self.ahead.entry(read).or_insert(Some(0));
+            *known = known.zip(ahead).map(|(known, ahead)| known.max(ahead));
+        }
+    }
+
+    /// Returns the bytes per row of a value whose rows lie one behind the other.
+    fn line_bytes(&self, value: ValueId, axis: usize) -> Option<u64> {
+        let planes = self.graph.value(value).shape().get(..axis)?;
+        planes.iter().all(|&size| size == 1).then(|| self.row_bytes(value, axis))?
     }
 
     /// Writes the rows that a node makes.

@@ -11,7 +11,7 @@ use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
 use crate::check::strip_replay::{Border, LineMemory, StripReplay};
 use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
-use crate::plan::{Plan, PlanStep, ShareRule, Strips};
+use crate::plan::{Plan, PlanStep, Provider, ShareRule, Strips};
 
 /// A step's operands, and the step's permissions on the operands.
 pub(super) struct Unit<'a> {
@@ -51,7 +51,10 @@ impl<'a> Unit<'a> {
                 step.fused.iter().chain([&step.node]).map(|&node| NodeId::from(node)).collect();
             if let Some(strips) = &step.strips {
                 let scratch = plan.workspaces_of(id).first().map(|first| first.bytes);
-                return strip_unit(graph, nodes, strips, scratch, readers);
+                let unit = strip_unit(graph, nodes, strips, scratch, readers)?;
+                // With scratch memory, calls of several nodes may be one, whose order is not known.
+                let in_order = plan.target().scratch() == Provider::Nobody;
+                return Ok(if in_order { unit } else { unit.without_overlaps() });
             }
             let group = CheckedGroup { graph, nodes: &nodes, made: BTreeMap::new() };
             return group.unit(readers, overlaps);
@@ -71,6 +74,11 @@ impl<'a> Unit<'a> {
             takes: takes_of(node),
             lines: LineMemory::default(),
         })
+    }
+
+    /// Returns the unit with an output that shares no byte with inputs.
+    fn without_overlaps(self) -> Self {
+        Self { overlaps: Vec::new(), takes: Vec::new(), ..self }
     }
 
     /// Iterates over the read values, with positions.
@@ -248,7 +256,7 @@ fn strip_unit<'a>(
     scratch: Option<u64>,
     readers: &[Vec<NodeId>],
 ) -> Result<Unit<'a>> {
-    let Border { reads, output, lines } =
+    let Border { reads, output, lines, overlaps } =
         StripReplay::new(graph, &nodes, strips, scratch, readers)?.run()?;
     let name = graph.node(*nodes.last().expect("a step runs a node")).name();
     Ok(Unit {
@@ -258,8 +266,8 @@ fn strip_unit<'a>(
         writes: vec![Some(output)],
         effects: Cow::Owned(Effects::default()),
         mutates: Vec::new(),
-        overlaps: Vec::new(),
-        takes: Vec::new(),
+        takes: overlaps.iter().map(|overlap| overlap.input).collect(),
+        overlaps,
         lines,
     })
 }

@@ -65,10 +65,10 @@ impl Graph {
         self.grouped_in_strips(groups, &[])
     }
 
-    /// Returns the graph in which each group in `groups` is a node, as [`grouped`](Self::grouped)
-    /// does. Groups that end with a node in `strips` run strip by strip: some output rows at a
-    /// time, made through the whole group from the input rows under each
-    /// [`Window`](crate::graph::Window). Such an output takes over no input.
+    /// Returns the graph in which each of `groups` is one node, as [`grouped`](Self::grouped)
+    /// does. Groups that end with one of the nodes in `strips` run strip by strip: some rows of the
+    /// output at a time, made through the whole group from the rows of the inputs under its
+    /// [`Window`](crate::graph::Window)s. Such an output takes over no input in place.
     ///
     /// # Errors
     ///

@@ -64,6 +64,13 @@ impl Graph {
         found.dedup_by_key(|overlap| overlap.input);
         found
     }
+
+    /// Lets the output of a node overlap inputs; the node's workspaces stay as they are.
+    pub(crate) fn let_overlap(&mut self, node: NodeId, overlaps: Vec<Overlap>) {
+        let effects = &mut self.nodes[node.index()].effects;
+        effects.staging = Some(effects.workspaces.clone());
+        effects.overlaps = overlaps;
+    }
 }
 
 /// Returns the size of a piece if a value is cut into `pieces` equal pieces and that size is whole

@@ -8,7 +8,7 @@ use crate::choose::{Costs, Memories};
 use crate::graph::Graph;
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
-use crate::plan::{PlanOptions, Strips, Target, Technique, Techniques, WorkspacePolicy};
+use crate::plan::{PlanOptions, Provider, Strips, Target, Technique, Techniques, WorkspacePolicy};
 
 /// Graphs with more nodes have no outputs that overlap inputs.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
@@ -95,8 +95,14 @@ impl Context<'_> {
         self.options.optimize.contains(Technique::Overlap) && !self.options.parallel_safe
     }
 
-    /// Returns whether the output of `node` can overlap an input. With workspaces, the staged bytes
-    /// of the node must be known.
+    /// Returns whether outputs of steps in strips may overlap inputs: not if kernels have scratch
+    /// memory, since calls of several nodes may then be one call.
+    pub(super) fn overlaps_in_strips(&self) -> bool {
+        self.overlaps_inputs() && self.target.scratch() == Provider::Nobody
+    }
+
+    /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes
+    /// in which the node stages its output have to be known.
     pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
         let is_counted = !self.has_workspaces() || graph.node(node).effects().staging.is_some();
         is_counted && !graph.overlaps(node).is_empty()

@@ -28,6 +28,7 @@ mod settle;
 mod stages;
 mod step_schedule;
 mod steps;
+mod strip_overlaps;
 mod strip_plans;
 mod strip_search;
 mod timed;

@@ -4,9 +4,11 @@ use alloc::rc::Rc;
 use alloc::{borrow::ToOwned as _, vec, vec::Vec};
 use core::ops::Deref;
 
+use super::strip_overlaps::strip_overlaps;
 use crate::base::{Error, NodeId, Result, Step};
 use crate::graph::Graph;
 use crate::liveness::{Lifetimes, Liveness, LivenessOptions};
+use crate::plan::Strips;
 
 /// The graph of a schedule: the caller's graph, or a shared derived graph.
 #[derive(Clone, Debug)]
@@ -92,15 +94,16 @@ impl<'g> StepSchedule<'g> {
 
     /// Returns the schedule that runs `steps`.
     pub(super) fn of(graph: &'g Graph, steps: &[Vec<NodeId>]) -> Result<Self> {
-        Self::in_strips(graph, steps, &[])
+        Self::in_strips(graph, steps, &[], false)
     }
 
-    /// Returns the schedule that runs `steps`; steps that end with a node in `strips` run strip by
-    /// strip.
+    /// Returns the schedule that runs `steps`, those that end with a node in `strips` strip by
+    /// strip. If outputs of such steps may `overlap` inputs, all workspaces are line buffers.
     pub(super) fn in_strips(
         graph: &'g Graph,
         steps: &[Vec<NodeId>],
-        strips: &[NodeId],
+        strips: &[(NodeId, Strips)],
+        overlap: bool,
     ) -> Result<Self> {
         let refuse =
             |reason: &str| Err(Error::InvalidOption { option: "steps", reason: reason.to_owned() });
@@ -111,7 +114,16 @@ impl<'g> StepSchedule<'g> {
         let mut members = None;
         let mut scheduled = ScheduleGraph::Given(graph);
         if steps.iter().any(|step| step.len() > 1) {
-            let grouped = graph.grouped_in_strips(steps, strips)?;
+            let ends: Vec<NodeId> = strips.iter().map(|&(node, _)| node).collect();
+            let mut grouped = graph.grouped_in_strips(steps, &ends)?;
+            for (last, strips) in strips.iter().filter(|_| overlap) {
+                let is_last = |nodes: &Vec<NodeId>| nodes.last() == Some(last);
+                let Some(index) = grouped.members.iter().position(is_last) else { continue };
+                let (node, members) = (NodeId::new(index), &grouped.members[index]);
+                let inputs: Vec<_> = grouped.graph.node(node).bytes_read().collect();
+                let overlaps = strip_overlaps(graph, members, strips, &inputs);
+                grouped.graph.let_overlap(node, overlaps);
+            }
             let mut new_id = vec![None; graph.nodes().len()];
             for (index, nodes) in grouped.members.iter().enumerate() {
                 let last = nodes.last().expect("a node stands for at least one");

@@ -78,21 +78,27 @@ pub(super) fn with_steps(
         }
     }
     if context.strips.is_empty() || context.has_workspaces() {
-        unchecked(context, graph, steps)
+        unchecked(context, graph, steps, false)
     } else {
         // Line buffers hold rows of values, so line buffers are placed even if no scratch memory
         // is.
         let with_lines = with_line_buffers(graph, context.strips)?;
-        let mut stepped = unchecked(&context.with_workspaces(), &with_lines, steps)?;
+        let overlap = context.overlaps_in_strips();
+        let mut stepped = unchecked(&context.with_workspaces(), &with_lines, steps, overlap)?;
         stepped.plan.options = context.options;
         Ok(stepped)
     }
 }
 
-/// Returns a plan that runs `steps`.
-fn unchecked(context: &Context<'_>, graph: &Graph, steps: &[Vec<NodeId>]) -> Result<Stepped> {
-    let strips: Vec<NodeId> = context.strips.iter().map(|&(node, _)| node).collect();
-    let mut attempts = with_copies(context, StepSchedule::in_strips(graph, steps, &strips)?)?;
+/// Returns a plan that runs `steps`. Outputs of steps in strips overlap inputs only if told so.
+fn unchecked(
+    context: &Context<'_>,
+    graph: &Graph,
+    steps: &[Vec<NodeId>],
+    overlap: bool,
+) -> Result<Stepped> {
+    let schedule = StepSchedule::in_strips(graph, steps, context.strips, overlap)?;
+    let mut attempts = with_copies(context, schedule)?;
     if context.options.workers > 1 {
         attempts = for_workers(context, &attempts)?;
     }

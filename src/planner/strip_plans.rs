@@ -67,14 +67,16 @@ fn of_draft(
     let held = held(graph, draft, &liveness, options.alignment);
     let budget = context.packing_budget();
     let whole = WholeSteps { steps, live, held: &held };
-    let limits = StripLimits { above: 0, below, time: u64::MAX };
+    // Regions do not count that results overlap inputs: those below the steps as they are may do.
+    let own = live.iter().copied().max().filter(|_| context.overlaps_in_strips()).unwrap_or(0);
+    let limits = StripLimits { above: 0, below: own.max(below), time: u64::MAX };
     let mut regions = StripRegions::of_nodes(graph, whole, limits, &budget);
     let (mut best, mut above) = (None, 0);
     for _ in 0..ROUNDS {
         if context.budget.exhausted() {
             break;
         }
-        let limits = StripLimits { above, below, ..limits };
+        let limits = StripLimits { above, below: own.max(below), ..limits };
         let Some(StripChoice { steps, strips, bytes, .. }) = regions.least(limits, &budget)? else {
             break;
         };

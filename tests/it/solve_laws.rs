@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arenaplan::base::{Alignment, LiveRange, MAX_BYTES};
-use arenaplan::pack::{Buffer, Methods, Part, Progress, SolveOptions, Space, Stage, Tuning};
+use arenaplan::pack::{Buffer, Methods, Part, Progress, SolveOptions, Space, Stage};
 use arenaplan::{Budget, Packing, Problem, Status, solve};
 
 use crate::oracle::Random;
@@ -380,7 +380,7 @@ fn problems_with_windows_are_repaired_while_they_are_searched() {
 fn a_first_answer_with_windows_is_early_and_at_most_half_above_the_bound_where_first_fit_is() {
     let mut random = Random(31);
     let mut options = SolveOptions::default();
-    options.tuning.greedy.swept_percent = 0;
+    options.methods.sweep = false;
     let (mut left_out, mut poor) = (0, 0);
     for round in 0..24 {
         let buffer = |_| {
@@ -399,12 +399,11 @@ fn a_first_answer_with_windows_is_early_and_at_most_half_above_the_bound_where_f
         let mut budget = nodes(0);
         budget.options = Some(&options);
         let fitted = checked(&problem, &budget);
-        assert!(fitted.peak() <= first.peak());
         let is_good = 2 * first.peak() <= 3 * first.lower_bound();
-        assert!(is_good || first.peak() == fitted.peak(), "{round}");
+        assert!(is_good || first.peak() <= fitted.peak(), "{round}");
         left_out += u32::from(fitted.peak() < first.peak());
         poor += u32::from(!is_good);
-        assert!(checked(&problem, &nodes(1)).peak() <= fitted.peak(), "{round}");
+        assert!(checked(&problem, &nodes(1)).peak() <= fitted.peak().min(first.peak()), "{round}");
     }
     assert!(left_out > 0, "{left_out} left out, {poor} poor");
 }
@@ -448,24 +447,6 @@ fn answers_without_any_method_are_valid_and_proofs_agree() {
             let packing = checked(&problem, &budget);
             assert!(packing.lower_bound() <= all.peak(), "{:?}", options.methods);
             assert!(all.lower_bound() <= packing.peak(), "{:?}", options.methods);
-        }
-    }
-}
-
-#[test]
-fn answers_with_any_tuning_are_valid_and_proofs_agree() {
-    for problem in some_problems() {
-        let base = checked(&problem, &nodes(500));
-        for value in Tuning::table() {
-            for factor in [0.0, 0.5, 100.0] {
-                let mut options = SolveOptions::default();
-                options.tuning = Tuning::DEFAULT.scaled(value.topic, value.name, factor).unwrap();
-                let mut budget = nodes(500);
-                budget.options = Some(&options);
-                let packing = checked(&problem, &budget);
-                assert!(packing.lower_bound() <= base.peak(), "{value:?} times {factor}");
-                assert!(base.lower_bound() <= packing.peak(), "{value:?} times {factor}");
-            }
         }
     }
 }

@@ -17,7 +17,9 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 from arenaplan.base import errors
+from arenaplan.cli import main
 from arenaplan.formats.onnx import load_onnx
+from arenaplan.formats.opening import FOREIGN
 from models import external, function, graph, int64, model, node, refused, shapes, tensor
 from raising import raises
 
@@ -26,6 +28,20 @@ HUGE = 1 << 62
 
 
 # -- D: model files --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", FOREIGN)
+@pytest.mark.parametrize("command", ["plan", "inspect", "explain", "run", "gate"])
+def test_files_of_other_tools_are_refused_with_what_to_do(
+    command: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"net{suffix.upper()}"
+    path.write_bytes(b"\x1c\0\0\0ET12")
+    more = {"gate": ["--budget", "1MiB"]}.get(command, [])
+    assert main([command, str(path), *more])
+    said = "".join(capsys.readouterr())
+    assert FOREIGN[suffix].partition(":")[0][:40] in said
+    assert "suffix" not in said.partition("cure:")[0]
 
 
 @pytest.mark.parametrize(

@@ -395,6 +395,21 @@ def test_an_engine_that_is_not_installed_is_named(
         pass
 
 
+@pytest.mark.parametrize("address", ["dask://127.0.0.1:1", "ray://", "ray://127.0.0.1:1"])
+def test_an_engine_that_does_not_answer_is_named(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*given: object, **options: object) -> None:
+        raise ConnectionError("no one is there")
+
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=away))
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=away))
+    monkeypatch.setitem(sys.modules, "grpc", SimpleNamespace())
+    expected = f"{address} does not answer: no one is there"
+    with raises("EngineLost", match=expected), clusters.executor_at(address):
+        pass
+
+
 def test_workers_are_of_our_own_processes() -> None:
     with ThreadPoolExecutor(1) as threads, pytest.raises(InvalidOption, match="workers"):
         ap.report.plan_many([], workers=2, executor=threads)
@@ -426,9 +441,9 @@ def test_models_with_other_dimensions_are_one_batch(
     # The file is read once, however many names it does not have.
     reads: list[Path] = []
 
-    def counting(path: Path, limits: Limits) -> Any:
+    def counting(path: Path, limits: Limits, name: str | None) -> Any:
         reads.append(path)
-        return open_model(path, limits)
+        return open_model(path, limits, name)
 
     monkeypatch.setattr(jobs, "open_model", counting)
     many = {"batch": 16, "seq": 5, **{f"other{index}": 1 for index in range(5)}}

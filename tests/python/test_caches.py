@@ -395,6 +395,47 @@ def test_a_decoder_that_joins_caches_generates_what_onnx_runtime_does() -> None:
         assert caches < decoding.plan.arena_bytes < 2 * caches
 
 
+def test_a_cache_between_casts_is_kept_in_16_bits() -> None:
+    """The converter of ONNX Runtime's tools keeps inputs and outputs in 32 bits, if asked to."""
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    model = float16.convert_float_to_float16(joining_decoder(), keep_io_types=True)
+    words, _ = generated(12, [5], model)
+    with ap.Decoder(model.SerializeToString(), room=16) as decoding:
+        assert list(decoding.generate([5], 12)) == words
+        graph = decoding._executor.graph
+        states = [value for value in graph.values if value.kind == "state"]
+        assert [value.dtype for value in states] == ["float16"] * 2
+        assert [value.shape for value in states] == [(1, HEADS, 16, WIDTH)] * 2
+
+
+@pytest.mark.parametrize("change", ["", "read", "type", "both", "first axis"])
+def test_a_cache_that_others_see_between_casts_is_not_kept_in_16_bits(change: str) -> None:
+    """Others would see numbers of the other type."""
+    model = joined(0, (9, 2, 3), 1) if change == "first axis" else joined(1, (2, 9, 3), 1)
+    graph = model.graph
+    graph.node[1].input[0], graph.node[1].output[0] = "narrow", "made"
+    graph.node[0].output[0], graph.node[2].input[0] = "wide", "made"
+    graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    graph.node.insert(0, helper.make_node("Cast", ["past"], ["narrow"], to=TensorProto.FLOAT16))
+    graph.node.insert(2, helper.make_node("Cast", ["wide"], ["k"], to=TensorProto.FLOAT16))
+    to = TensorProto.DOUBLE if change == "type" else TensorProto.FLOAT
+    graph.node.insert(4, helper.make_node("Cast", ["made"], ["present"], to=to))
+    if change == "read":
+        graph.node.append(helper.make_node("Neg", ["past"], ["seen"]))
+        graph.output.add().name = "seen"
+    if change == "both":
+        graph.output.add().name = "made"
+    graph.output[1].type.tensor_type.elem_type = to
+    loaded = ap.load(model.SerializeToString())
+    if not change:
+        (state,) = (v for v in ap.keep_caches(loaded).values if v.kind == "state")
+        assert (state.name, state.dtype) == ("past", "float16")
+        assert loaded.find("past").dtype == "float32"
+        return
+    with pytest.raises(InvalidOption, match="no cache"):
+        ap.keep_caches(loaded)
+
+
 def test_a_room_that_changes_the_model_is_refused() -> None:
     """As rotations of models for long contexts, of which a node chooses by the length."""
     model, nodes = joining_decoder(), []

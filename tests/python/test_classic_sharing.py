@@ -9,7 +9,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import ArenaInUse, InvalidOption, PlanOverlap
-from arenaplan.classic.sharing import report_storage_sharing
+from arenaplan.cli.classic import sharing_document
 from raising import raises
 
 
@@ -136,7 +136,7 @@ def test_row_49_a_storage_plan_becomes_a_checked_arena_plan() -> None:
 
 
 def test_the_report_is_json() -> None:
-    report = json.loads(json.dumps(report_storage_sharing(chain([10, 10, 10]), num_temp=2)))
+    report = json.loads(json.dumps(sharing_document(chain([10, 10, 10]), num_temp=2)))
     assert report["storage_ids"] == {"v0": 0, "v1": 1, "v2": 0}
     assert report["allocated_bytes"] == 80
 

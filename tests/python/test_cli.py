@@ -307,7 +307,7 @@ def test_the_module_runs_and_ctrl_c_has_its_code(small: Path) -> None:
     code = (
         "import sys, arenaplan.cli as cli, arenaplan.cli.plan as plan\n"
         "def stop(_): raise KeyboardInterrupt\n"
-        "plan.load_ahead = stop\n"
+        "plan.each_signature = stop\n"
         f"sys.exit(cli.main(['plan', {str(small)!r}]))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -248,6 +248,32 @@ def test_quiet_leaves_results_and_errors(folder: Path, capsys: pytest.CaptureFix
     assert "absent.json" in capsys.readouterr().err
 
 
+def test_growth_without_a_baseline_is_refused_where_a_person_wrote_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["gate", "net.json", "--budget", "1MiB"]
+    assert main([*line, "--allow-growth", "5%"]) == 2
+    assert "option --allow-growth: growth is over a baseline" in capsys.readouterr().err
+    assert main([*line, "--baseline", "b.json", "--update", "--allow-growth", "5%"]) == 2
+    assert "--update takes the new plan" in capsys.readouterr().err
+    # A file of settings is for all models, of which some have a baseline.
+    write(folder / "arenaplan.toml", '[defaults]\nallow-growth = "5%"\n')
+    assert main(line) == 0
+    assert main([*line, "--baseline", "b.json", "--update"]) == 0
+    assert main([*line, "--allow-growth", "1%"]) == 2
+    (folder / "arenaplan.toml").unlink()
+    monkeypatch.setenv("ARENAPLAN_ALLOW_GROWTH", "5%")
+    assert main(line) == 0
+
+
+def test_a_flag_in_a_message_is_not_said_to_come_from_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "arenaplan.toml", "[defaults]\nbudget = 16\n")
+    assert main(["gate", "net.json", "--spaces", "a=1KiB,b=1KiB", "--budget", "64"]) == 2
+    assert "arenaplan.toml" not in capsys.readouterr().err
+
+
 def test_verbose_says_where_options_come_from(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,15 @@ import flat
 from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.cli.syntax import COMMANDS
+from arenaplan.deploy.export import EXPORTERS
 from arenaplan.formats import open_partial
 from arenaplan.formats.partial import NOTHING_KNOWN
+from arenaplan.report.batch.jobs import Job, run_job
 from arenaplan.run.dynamic.model_stages import NOTHING_DONE, stage_graph
+from arenaplan.tflite import files
+from arenaplan.tflite.reader import tflite_model
 from raising import raises
+from strip_models import random_network
 from test_spaces import sealed
 
 SMALL = 4
@@ -333,6 +341,53 @@ def test_a_batch_has_the_bytes_of_the_largest_signature(tiny_first: bool, tmp_pa
     assert (row["arena_bytes"], row["status"], row["covers"]) == (32768, "optimal", "")
 
 
+READERS = {
+    "plan": [[], ["--budget", "1GiB"], ["--pointer", "32"], ["--target", "c", "--json"]],
+    "gate": [["--budget", "1GiB"], ["--budget", "1"]],
+    "explain": [[]],
+    "inspect": [[]],
+    "run": [[]],
+    "export": [["-o", "{out}", "--to", form] for form in EXPORTERS],
+    "fit": [["-o", "{out}"], ["-o", "{out}", "--to", "c-code"]],
+    "map": [["-o", "{out}.html"]],
+    "batch": [[]],
+}
+"""Commands that read a model, with options."""
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_command_reads_a_file_once_and_walks_a_signature_once(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figures in a report are of one content, even if the file changes meanwhile."""
+    one, two = tmp_path / "one.tflite", _signatures(tmp_path / "two.tflite")
+    one.write_bytes(random_network(1))
+    opened: list[object] = []
+    walked: list[str] = []
+    opener, walk = tflite_model._open_at_once, files.Walk
+
+    def counted(path: str, flags: int) -> int:
+        opened.append(path)
+        return opener(path, flags)
+
+    def walking(model: Any, name: str, *given: Any) -> Any:
+        walked.extend([name] if name else [])  # Other orders of operators are of no file.
+        return walk(model, name, *given)
+
+    monkeypatch.setattr(tflite_model, "_open_at_once", counted)
+    monkeypatch.setattr(files, "Walk", walking)
+    for path, options in itertools.product((one, two), READERS[command]):
+        opened.clear()
+        walked.clear()
+        words = [word.format(out=tmp_path / "out") for word in options]
+        if command == "batch":  # The command has a process for it.
+            run_job(Job(str(path)))
+        else:
+            main([command, str(path), *words])
+        assert len(opened) == 1, words
+        assert len(walked) == len(set(walked)), words
+
+
 @pytest.mark.parametrize("target", TARGETS[".tflite"])
 @pytest.mark.parametrize("name", NAMES)
 def test_each_signature_is_planned_and_the_largest_counts(
@@ -434,23 +489,51 @@ PLANNING = ["plan", "gate --budget 1GiB", "explain", "inspect", "map -o -"]
 """Commands that plan."""
 
 
+def _with_own_operator(path: Path) -> Path:
+    """Write a model with an operator of nobody whose result has a declared shape."""
+    steps = [helper.make_node("Mine", ["x"], ["h"], "my own", domain="acme"), *_TAIL]
+    path = _onnx(path, steps, _WIDE, _X)
+    model = onnx.load(path)
+    model.opset_import.append(helper.make_opsetid("acme", 1))
+    model.graph.value_info.append(helper.make_tensor_value_info("h", *_X["x"]))
+    onnx.save(model, path)
+    return path
+
+
 @pytest.mark.parametrize("target", ["numpy", "cupy", "c-code"])
 @pytest.mark.parametrize("command", [*PLANNING, "export --to csv -o -", "plan --share concurrent"])
 def test_no_plan_is_for_a_runner_without_a_kernel(
     command: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = [helper.make_node("Mine", ["x"], ["h"], "my own", domain="acme"), *_TAIL]
-    path = _onnx(tmp_path / "mine.onnx", steps, _WIDE, _X)
-    model = onnx.load(path)
-    model.opset_import.append(helper.make_opsetid("acme", 1))
-    model.graph.value_info.append(helper.make_tensor_value_info("h", *_X["x"]))
-    onnx.save(model, path)
+    path = _with_own_operator(tmp_path / "mine.onnx")
     name, *options = command.split()
     models = [path, path] if "--share" in options else [path]
     code, printed = _judge([name, *models, "--target", target, *options], capsys)
     assert code == 3, printed
     assert "my own" in printed
     assert main([name, *map(str, models), "--target", "nodes", *options]) == 0
+
+
+_REFUSED = """
+import sys, arenaplan as ap
+for target in sys.argv[2:]:
+    try:
+        ap.plan(ap.load(sys.argv[1]), target=target)
+    except ap.PlannerError as error:
+        print(target, error.kind)
+"""
+
+
+def test_a_program_that_never_imports_the_command_line_is_refused_the_same_targets(
+    tmp_path: Path,
+) -> None:
+    path = str(_with_own_operator(tmp_path / "mine.onnx"))
+    names = [target.name for target in ap.targets()]
+    program = [sys.executable, "-c", _REFUSED, path, *names]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {"c-code UnsupportedOp", "numpy UnsupportedOp"} <= {*said}
+    refused = {name for name in names if main(["plan", path, "--target", name]) != 0}
+    assert {line.split()[0] for line in said} == refused
 
 
 @pytest.mark.parametrize("command", PLANNING)

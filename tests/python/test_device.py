@@ -25,7 +25,6 @@ from arenaplan.base.errors import (
     CapacityExceeded,
     InvalidOption,
     TargetMismatch,
-    UnsupportedDtype,
     UnsupportedOp,
 )
 from arenaplan.formats.onnx import load_onnx
@@ -37,6 +36,7 @@ from arenaplan.run.cuda.lowering import StepLowering, supported_ops
 from arenaplan.run.cuda.streams import Schedule
 from arenaplan.run.cuda.text import Kernel, literal, strided_index
 from host_device import COMPILER, HostDevice, compiled
+from operator_cases import cases as operator_cases_of_numpy
 from raising import raises
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
@@ -525,8 +525,8 @@ def test_a_wait_that_is_missing_shows() -> None:
             good = executor.program.schedule
             none = Schedule(good.streams, good.stream, ((),) * len(good.waits), good.recorded)
             rewired = replace(executor.program, schedule=none)
-            bound = type(executor._bound)(executor._device, graph, rewired, None)  # type: ignore[misc]
-            executor._bound = bound
+            executor.program = rewired
+            executor._bound = type(executor._bound)(executor, None)  # type: ignore[misc]
             (found,) = executor.run(case.inputs).values()
             wrong += not np.allclose(found, expected(case)[0], atol=1e-4)
     assert wrong
@@ -660,20 +660,108 @@ def test_memory_of_the_caller_is_used_and_checked() -> None:
 # -- refusals -------------------------------------------------------------------------------
 
 
-def test_operators_without_a_kernel_are_listed_by_name() -> None:
-    random = {"x": numbers(3, 4), "k": whole(2)}
-    nodes = [
-        helper.make_node("TopK", ["x", "k"], ["v", "i"]),
-        helper.make_node("CumSum", ["v", "k"], ["y"], name="sums"),
-    ]
-    graph = load_onnx(model("refused", nodes, random, ["y", "i"], {"k"}).proto)
-    with pytest.raises(UnsupportedOp, match=r"CumSum \('sums'\), TopK"):
+def test_operators_that_nothing_runs_are_listed_by_name() -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (4,))
+    for op in ("Zig", "Zag"):
+        (x,) = graph.node(op, [x], [(op, (4,), "float32")], name=op.lower())
+    graph.output(x)
+    with pytest.raises(UnsupportedOp, match=r"Zag \('zag'\), Zig \('zig'\)"):
         ap.Executor(graph, device=HostDevice())
+
+
+# -- on the host ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", operator_cases_of_numpy(), ids=lambda case: case.op)
+def test_every_operator_that_numpy_runs_runs_on_a_device(case: Any) -> None:
+    """As text, which other tests run, or by a call that gives what NumPy's executor does."""
+    graph, feed = case.graph(), case.feed()
+    plan = ap.plan(graph, target="cupy")
+    program = device_program(graph, plan)
+    if not program.host_calls:
+        assert {node.op for node in graph.nodes} <= {*supported_ops()}
+        return
+    device = HostDevice()
+    with ap.Executor(graph) as reference, ap.Executor(graph, plan, device=device) as executor:
+        assert isinstance(executor, DeviceExecutor)
+        for _ in range(2):
+            found, wanted = executor.run(feed), reference.run(feed)
+            assert_equal(list(found.values()), list(wanted.values()), case.op)
+        assert executor.host_nodes
+        assert executor.host_bytes > 0
+    assert all(memory.is_intact() for memory in device.memories)
+
+
+def sorted_sums() -> Case:
+    """Return operators of which the host runs some, beside each other."""
+    random = {"x": numbers(6, 40), "k": whole(20), "axis": np.array(1), "w": numbers(20, 20)}
+    node = helper.make_node
+    nodes = [
+        node("Sigmoid", ["x"], ["s"]),
+        node("TopK", ["s", "k"], ["v", "i"]),
+        node("CumSum", ["v", "axis"], ["c"], name="sums"),
+        node("MatMul", ["v", "w"], ["m"]),
+        node("Neg", ["m"], ["n"]),
+        node("Add", ["c", "n"], ["y"]),
+    ]
+    return model("sorted", nodes, random, ["y", "i"], {"k", "axis", "w"})
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize("options", [{}, {"optimize": "none"}, {"workspace": "none"}])
+def test_nodes_on_the_host_wait_for_every_order_of_streams(
+    options: dict[str, Any], streams: int
+) -> None:
+    case = sorted_sums()
+    graph, wanted = load_onnx(case.proto), expected(case)
+    plan = ap.plan(graph, target="cupy", workers=streams, **options)
+    for seed in range(4):
+        with ap.Executor(graph, plan, device=HostDevice(seed), workers=streams) as executor:
+            for _ in range(3):
+                assert_equal(list(executor.run(case.inputs, verify=True).values()), wanted, "y")
+            assert executor.host_nodes == (graph.nodes[1].name, "sums")  # type: ignore[attr-defined]
+    with pytest.raises(InvalidOption, match=r"'sums' run on the host"):
+        ap.Executor(graph, device=HostDevice(), capture=True)
+
+
+def test_random_numbers_depend_on_the_seed_and_the_number_of_the_run() -> None:
+    node = helper.make_node("RandomNormalLike", ["x"], ["y"])
+    graph = load_onnx(model("random", [node], {"x": numbers(40)}, ["y"], set()).proto)
+    found = []
+    for seed in (1, 1, 2):
+        with ap.Executor(graph, device=HostDevice(), seed=seed) as executor:
+            runs = [executor.run({"x": numbers(40)}, verify=True)["y"] for _ in range(2)]
+            assert (executor.seed, executor.runs) == (seed, 2)
+            found.append(np.concatenate(runs))
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0][:40], found[0][40:])
+    assert not np.array_equal(found[0], found[2])
+
+
+def test_types_without_text_are_computed_on_the_host() -> None:
     waves = ap.Graph()
-    (made,) = waves.node("Neg", [waves.input("x", (4,), "complex64")], [("y", (4,), "complex64")])
+    x = waves.input("x", (4,), "complex64")
+    (made,) = waves.node("Cos", [x], [("y", (4,), "complex64")])
     waves.output(made)
-    with pytest.raises(UnsupportedDtype, match="complex64"):
-        ap.Executor(waves, device=HostDevice())
+    given = np.array([1, 2j, 3, 4], np.complex64)
+    with ap.Executor(waves, device=HostDevice()) as executor:
+        np.testing.assert_allclose(executor.run({"x": given})["y"], np.cos(given), rtol=1e-6)
+
+
+def test_an_operand_that_is_joined_twice_is_in_both_places() -> None:
+    """One of them is in its place before, and the result waits since another place reads it."""
+    random = {"x": np.abs(numbers(1, 2, 9, 8)), "z": numbers(1, 2, 9, 8)}
+    nodes = [
+        helper.make_node("Sqrt", ["x"], ["a"]),
+        helper.make_node("Concat", ["z", "a", "a", "z"], ["y"], axis=1),
+    ]
+    case = model("twice", nodes, random, ["y"], set())
+    graph = load_onnx(case.proto)
+    for options in ({}, {"optimize": "none"}, {"workspace": "none"}):
+        plan = ap.plan(graph, target="cupy", **options)
+        with ap.Executor(graph, plan, device=HostDevice()) as executor:
+            assert_equal(list(executor.run(case.inputs).values()), expected(case), "twice")
 
 
 def test_plans_for_others_and_options_without_meaning_are_refused() -> None:
@@ -693,6 +781,6 @@ def test_plans_for_others_and_options_without_meaning_are_refused() -> None:
 def test_a_result_that_differs_from_numpy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = chain(1)
     with ap.Executor(graph, device=HostDevice()) as executor:
-        monkeypatch.setattr("arenaplan.run.cuda.device_executor._CLOSE", {4: -1.0})
+        monkeypatch.setattr("arenaplan.run.cuda.device_executor._CLOSE", {("f", 4): -1.0})
         with raises("VerificationError", match="output 'y'"):
             executor.run({"x": numbers(64, 50)}, verify=True)

@@ -46,7 +46,14 @@ def test_the_examples_of_the_readme_and_the_manual_run(
 
 
 OTHERS = {
-    *("device.md", "integrations.md", "jax.md", "manual.md", "operators-of-your-own.md"),
+    *(
+        "device.md",
+        "exchange.md",
+        "integrations.md",
+        "jax.md",
+        "manual.md",
+        "operators-of-your-own.md",
+    ),
     *("torch.md", "training.md"),
 }
 """Pages whose examples need a device or another framework, or have tests of their own."""

@@ -101,6 +101,12 @@ def test_growth_that_means_nothing_is_refused(allowed: int | str) -> None:
         ap.report.gate(graph(64, 64), budget=128, allow_growth=allowed)
 
 
+def test_growth_over_no_baseline_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="option allow_growth: growth is over a baseline"):
+        ap.report.gate(graph(64, 64), budget=128, allow_growth="5%")
+    assert ap.report.gate(graph(64, 64), budget=128, allow_growth=0)
+
+
 def test_a_baseline_is_a_plan_a_report_or_a_file_of_either(tmp_path: Path) -> None:
     old = graph(64, 64, 64)
     plan = ap.plan(old)

@@ -272,6 +272,8 @@ LINES: dict[str, tuple[int, str]] = {
     # The line; the exit code, and words on stderr, the culprit among them.
     "plan nowhere.onnx": (2, "nowhere.onnx"),
     "plan .": (2, "'.'"),
+    "plan folder": (2, "Is a directory: 'folder'"),
+    "plan door.tflite --profile deep.json": (2, "the profile is no JSON"),
     "plan one.json --optimize vews": (2, "'vews'; did you mean 'views'"),
     "plan one.json --budget 1.3": (2, "'1.3' is not a number of bytes"),
     "plan one.json --budget 128 --target nodes": (0, ""),
@@ -300,6 +302,8 @@ def test_a_mistake_on_the_command_line_names_the_culprit_and_the_cure(
     monkeypatch.chdir(tmp_path)
     one_node().save("one.json")
     Path("windows.onnx").write_bytes(windows())
+    Path("folder").mkdir()
+    Path("door.tflite").write_bytes(DOORBELL.read_bytes())
     for name, (content, _) in FILES.items():
         Path(name).write_bytes(content)
     head = "id,lower,upper,size\na,0,1,"
@@ -320,3 +324,73 @@ def test_a_mistake_on_the_command_line_names_the_culprit_and_the_cure(
         name, _, message = told.err.partition("arenaplan: ")[2].partition(": ")
         assert name.isidentifier()
         assert (told.out + told.err).count(message.partition("\n")[0]) == 1, "said once"
+
+
+REPLACING = [
+    # Lines that would replace a file that they read, or write one twice.
+    "plan one.json -o one.json",
+    "plan one.json -o ./one.json",
+    "plan one.json -o link.json",
+    "plan one.json two.json --share concurrent -o two.json",
+    "export one.json --to c -o one.json",
+    "export one.json --to csv --plan p.json -o p.json",
+    "gate one.json --budget 1KiB --junit one.json",
+    "gate one.json --baseline p.json --junit p.json",
+    "gate one.json --baseline one.json --update",
+    "map one.json -o one.json --to json",
+    "map one.json --against p.json -o p.json --to html",
+    "recompute one.json --budget 1KiB -o one.json",
+    "pack b.csv -o b.csv",
+    "pack b.csv --after old.csv -o old.csv",
+    "batch one.json -o same.csv --page same.csv",
+]
+
+
+@pytest.mark.parametrize("line", REPLACING)
+def test_no_command_replaces_a_file_that_it_reads(
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one.json", "two.json"):
+        one_node().save(name)
+    ap.plan(one_node()).save("p.json")
+    Path("link.json").symlink_to("one.json")
+    Path("b.csv").write_text("id,lower,upper,size\na,0,1,4\n")
+    Path("old.csv").write_text("id,lower,upper,size,offset\na,0,1,4,0\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(line.split()) == 2
+    said = capsys.readouterr().err
+    assert "option --" in said
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("to", ["html", "svg", "json", "perfetto"])
+@pytest.mark.parametrize("suffix", ["html", "svg", "json", "png", "pdf", "page"])
+def test_a_map_is_written_under_a_name_of_its_form(
+    to: str, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one_node().save(tmp_path / "one.json")
+    own = {"perfetto": "json"}.get(to, to)
+    output = tmp_path / f"m.{suffix}"
+    code = main(["map", str(tmp_path / "one.json"), "--to", to, "-o", str(output)])
+    assert code == (0 if suffix in (own, "page") else 2)
+    assert output.exists() == (code == 0)
+    assert code == 0 or f"no .{suffix}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["diff good.json bad.json", "diff bad.json good.json",
+                                  "check one.json bad.json", "map one.json --against bad.json -o m",
+                                  "export one.json --to csv --plan bad.json -o x"])  # fmt: skip
+def test_an_error_about_a_plan_names_its_file(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one_node().save("one.json")
+    ap.plan(one_node()).save("good.json")
+    for content in ("", "[]", '{"format": "arenaplan", "version": 999}'):
+        Path("bad.json").write_text(content)
+        assert main(line.split()) in (1, 2)
+        assert "'bad.json'" in capsys.readouterr().err

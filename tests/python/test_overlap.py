@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from math import prod
 from pathlib import Path
 
 import jsonschema
@@ -18,7 +19,7 @@ import light_models
 from arenaplan.cli import main
 from arenaplan.graph.ops.window_ops import Side, lead
 from arenaplan.run.numpy.signatures import group_of
-from arenaplan.run.numpy.staging import staged_run
+from arenaplan.run.numpy.staging import staged_run, staged_ways
 from arenaplan.run.numpy.steps import aligned_bytes, arena_arrays
 from flow_graphs import Builder
 from group_runs import inputs_of, run_with_choice
@@ -206,6 +207,51 @@ def test_scratch_memory_that_is_too_small_is_refused() -> None:
     for size in (0, 64):
         with raises("WorkspaceOverrun", match="overlap"):
             staged_run(group_of(graph, [2]), arrays, aligned_bytes(size))
+
+
+@pytest.mark.parametrize("guests", [["Relu"], ["Mul"], ["Relu", "Abs"], []])
+@pytest.mark.parametrize(
+    ("pads", "dilations"), [((3, 4), (2, 2)), ((1, 1), (1, 1)), ((2, 0), (1, 2))]
+)
+def test_a_convolution_by_planes_is_right_with_every_size_of_its_scratch_memory(
+    guests: list[str], pads: tuple[int, int], dilations: tuple[int, int]
+) -> None:
+    """Rows of a plane that were written must not be read for the rows after them."""
+    channels, image = 5, (12, 5)
+    out = [n + 2 * p - 2 * d for n, p, d in zip(image, pads, dilations, strict=True)]
+    data = np.random.default_rng(1).uniform(-1, 1, (channels, 1, 3, 3)).astype(np.float32)
+    window = {"kernel_shape": (3, 3), "pads": pads * 2, "dilations": dilations, "group": channels}
+    nodes, name = [onnx.helper.make_node("Conv", ["x", "w"], ["Conv"], **window)], "Conv"
+    for op in guests:
+        nodes.append(onnx.helper.make_node(op, [name] * (1 + (op == "Mul")), [op]))
+        name = op
+    real = onnx.TensorProto.FLOAT
+    ends = [
+        [onnx.helper.make_tensor_value_info(end, real, (1, channels, *sides))]
+        for end, sides in (("x", image), (name, out))
+    ]
+    stored = [onnx.numpy_helper.from_array(data, "w")]
+    model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "planes", *ends, stored))
+    graph = ap.load(model.SerializeToString())
+    feed = {"x": np.sin(np.arange(60 * channels, dtype=np.float32)).reshape(1, channels, *image)}
+    with ap.Executor(graph, ap.plan(graph, optimize="none", target="ideal")) as executor:
+        (wanted,) = executor.run(feed).values()
+    group = group_of(graph, [*range(len(graph.nodes))])
+    written, read = 4 * prod(out), 4 * prod(image)
+    start = max(0, (channels - 1) * (written - read))
+    sizes = [choice.bytes for choice in staged_ways(group)]
+    assert sizes
+    for size in sizes:
+        memory = aligned_bytes(start + channels * max(written, read))
+        x = memory[start:][: channels * read].view(np.float32).reshape(feed["x"].shape)
+        y = memory[: channels * written].view(np.float32).reshape(1, channels, *out)
+        x[:] = feed["x"]
+        by_name = {"x": x, "w": data, name: y}
+        arrays = {v.index: by_name[v.name] for v in graph.values if v.name in by_name}
+        run = staged_run(group, arrays, aligned_bytes(size))
+        assert run is not None
+        run()
+        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "zfnet512"])

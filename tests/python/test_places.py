@@ -122,3 +122,43 @@ def test_the_checker_refuses_a_value_in_a_foreign_memory() -> None:
         document["spaces"][0]["name"], document["spaces"][1]["name"] = default, "npu"
         with raises("PlanMismatch", match="is in another space"):
             ap.Plan.from_json(sealed(document)).check(placed)
+
+
+def test_copies_run_beside_nodes_and_a_plan_that_moves_them_is_refused() -> None:
+    graph = ap.Graph("beside")
+    x = graph.input("x", (64,))
+    (a,) = graph.node("Exp", [x], [("a", (64,), "float32")], name="start")
+    values = [a]
+    for number in range(4):
+        values += graph.node(
+            "Neg", values[-1:], [(f"v{number}", (64,), "float32")], name=f"n{number}"
+        )
+    (b,) = graph.node("Abs", [a], [("b", (64,), "float32")], name="other")
+    (c,) = graph.node("Add", [values[-1], b], [("c", (64,), "float32")], name="end")
+    graph.output(c)
+    placed = ap.classic.place_nodes(graph, {"*": "npu", "other": "cpu"}, default="cpu")
+    plan = ap.plan(placed, target="c", spaces="npu=4KiB,cpu=4KiB", workers=2)
+    timetable = plan.timetable
+    assert timetable is not None
+    steps = [placed.nodes[step[0]].name for step in plan.steps]
+    starts = dict(zip(steps, timetable.starts, strict=True))
+    ends = {
+        name: start + cost
+        for (name, start), cost in zip(starts.items(), timetable.costs, strict=True)
+    }
+    copies = {"a.to.cpu": ("start", "other"), "b.to.npu": ("other", "end")}
+    for copy, (source, reader) in copies.items():
+        assert ends[source] <= starts[copy] < ends[copy] <= starts[reader]
+        assert any(
+            starts[node] < ends[copy] and starts[copy] < ends[node] for node in ("n0", "n1", "n2")
+        ), "beside other nodes"
+        document = json.loads(plan.to_json())
+        document["timetable"]["starts"][steps.index(copy)] = starts[source]
+        with raises("PlanMismatch"):
+            ap.Plan.from_json(sealed(document)).check(placed)
+    for number in range(len(plan)):
+        document = json.loads(plan.to_json())
+        place = document["values"][number]
+        place["space"] = 1 - place["space"]
+        with raises(("PlanMismatch", "PlanOverlap"), match="is in another space"):
+            ap.Plan.from_json(sealed(document)).check(placed)

@@ -10,36 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from arenaplan.base.errors import ModelError, PlannerError
+from arenaplan.base.errors import PlannerError
 from arenaplan.integrations import records
 from raising import raises
-
-MARK = struct.pack("<I", 0xCED7230A)
-RECORDS = [
-    b"",
-    b"one",
-    b"four",
-    MARK,
-    MARK * 3,
-    b"ab" + MARK,
-    b"abcd" + MARK + b"ef",
-    MARK + b"x" * 5 + MARK + b"yyy" + MARK,
-    bytes(range(256)) * 9,
-]
-
-
-def written(contents: list[bytes]) -> bytes:
-    """Return a record file, with parts cut at marks that are at a multiple of 4."""
-    made = b""
-    for content in contents:
-        cuts = [at for at in range(0, len(content) - 3, 4) if content[at : at + 4] == MARK]
-        starts, ends = [0, *(at + 4 for at in cuts)], [*cuts, len(content)]
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            kind = 0 if not cuts else 1 if number == 0 else 3 if number == len(cuts) else 2
-            part = content[start:end]
-            made += MARK + struct.pack("<I", kind << 29 | len(part)) + part
-            made += b"\0" * (-len(part) % 4)
-    return made
+from record_mutations import MARK, RECORDS, mutant, outcome, written
 
 
 @pytest.fixture
@@ -118,29 +92,10 @@ def test_records_behind_damage_are_read(path: Path) -> None:
         assert f"byte {starts[bad]}:" in str(errors[0])
 
 
-def test_any_change_is_read_or_refused(path: Path) -> None:
-    rng, whole = random.Random(1), written(RECORDS)
-    for _ in range(2000):
-        data = bytearray(whole)
-        for _ in range(rng.randrange(1, 4)):
-            at = rng.randrange(len(data))
-            kind = rng.randrange(3)
-            if kind == 0:
-                data[at] = rng.randrange(256)
-            elif kind == 1:
-                del data[at:]
-                data = data or bytearray(b"x")
-            else:
-                data[at:at] = data[: rng.randrange(20)]
-        path.write_bytes(bytes(data))
-        errors: list[PlannerError] = []
-        kept = list(records.read(path, skip=errors.append))
-        assert sum(map(len, kept)) <= len(data)
-        if errors:
-            with pytest.raises(ModelError):
-                list(records.read(path))
-        else:
-            assert list(records.read(path)) == kept
+@pytest.mark.parametrize("part", range(4))
+def test_any_change_is_read_or_refused(part: int, path: Path) -> None:
+    ends = {outcome(mutant(seed), path) for seed in range(500 * part, 500 * (part + 1))}
+    assert ends == {"damaged", "whole"}
 
 
 SCRIPT = """
@@ -167,3 +122,16 @@ def test_mxnet_reads_and_writes_the_same_bytes(path: Path) -> None:
     assert found == contents
     assert records.header(image) == records.ImageHeader((1, 2, 3), 7, 9, b"jpeg")
     assert target.read_bytes().startswith(path.read_bytes())
+
+
+def test_records_become_an_array_record_file(path: Path) -> None:
+    module = pytest.importorskip("array_record.python.array_record_module")
+    target = path.with_suffix(".array_record")
+    assert records.to_array_record(path, target) == len(RECORDS)
+    reader = module.ArrayRecordReader(str(target))
+    assert list(reader.read_all()) == RECORDS
+    path.write_bytes(path.read_bytes()[:-4])
+    with raises("RecordCorrupt"):
+        records.to_array_record(path, target.with_name("cut"))
+    assert not target.with_name("cut").exists()
+    assert records.to_array_record(path, target, skip=lambda error: None) == len(RECORDS) - 1

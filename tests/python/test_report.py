@@ -14,6 +14,7 @@ import arenaplan as ap
 from arenaplan.cli import main
 from arenaplan.planner.peak import union
 from arenaplan.report.curves import Span, tops
+from file_forms import DOORBELL, windows
 from map_graphs import HOSTILE, chain, planned, residual
 from raising import raises
 
@@ -410,3 +411,33 @@ def test_the_curve_of_a_training_step_is_data_and_a_drawing(tmp_path: Path) -> N
     graph.save(path)
     assert main(["map", str(path), "--curve", "-o", str(out)]) == 0
     assert "12.50% extra work" in out.read_text()
+
+
+@pytest.mark.parametrize("target", [target.name for target in ap.targets()])
+@pytest.mark.parametrize("name", ["doorbell.tflite", "windows.onnx"])
+def test_a_report_takes_the_graph_that_was_planned_for_every_target(name: str, target: str) -> None:
+    """The plan is of what its target sees of the graph."""
+    graph = ap.load(DOORBELL if name == "doorbell.tflite" else windows())
+    try:
+        plan = ap.plan(graph, target=target)
+    except ap.PlannerError:
+        pytest.skip("no plan of this model for this target")
+    report = ap.report.report_of(plan, graph)
+    assert report == ap.report.report_of(plan, graph.variant(target))
+    assert all(step["op"] for step in report["steps"])
+    assert {value["name"] for value in report["values"]} >= set(plan)
+
+
+def test_a_report_takes_the_graph_of_a_plan_whose_nodes_run_again() -> None:
+    graph = ap.Graph()
+    op = ap.train.operators(graph)
+    values = [graph.input("x", (64, 64))]
+    for _ in range(8):
+        values.append(op.Tanh(values[-1]))
+    total = values[-1]
+    for value in values[-2:0:-1]:
+        total = op.Add(total, value)
+    graph.output(total)
+    plan = ap.plan(graph, recompute="70%")
+    assert plan.schedule is not None
+    assert ap.report.report_of(plan, graph)["steps"]

@@ -78,3 +78,8 @@ def test_a_floor_is_of_the_steps_that_were_chosen_too() -> None:
     """Steps that NumPy's kernels propose may need less than all that the core had tried."""
     for alignment in (64, 256):
         run_model(70085, {"inputs": "keep", "alignment": alignment})
+
+
+@pytest.mark.parametrize("seed", [5100203, 5100815])
+def test_an_output_in_the_place_of_planes_is_written_plane_by_plane(seed: int) -> None:
+    run_model(seed, OPTIONS["three workers"])

@@ -10,6 +10,7 @@ unless :data:`ROUNDED` says that the standard leaves the rounding of an operator
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -430,3 +431,55 @@ def test_a_number_reaches_the_results_that_it_reaches_in_onnx_runtime(
     model.opset_import[0].version = 23 if op == "Attention" else 22
     (wanted,) = onnx_runtime(model, plain=True).run(None, node.feed())
     np.testing.assert_allclose(node.run(model), wanted, rtol=1e-4, atol=1e-5)
+
+
+NORMALIZATIONS: dict[str, tuple[int, str]] = {
+    # The version, and how many scales there are: by element of a row, or by channel.
+    "LayerNormalization": (17, "row"),
+    "RMSNormalization": (23, "row"),
+    "GroupNormalization": (21, "channel"),
+    "InstanceNormalization": (6, "channel"),
+}
+
+
+def _normalized(op: str, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the result by the definition, in more digits."""
+    exact = x.astype(np.longdouble)
+    if op != "RMSNormalization":
+        exact = exact - exact.mean(axis=-1, keepdims=True)
+    deviation = np.sqrt((exact * exact).mean(axis=-1, keepdims=True) + np.float32(1e-5))
+    factors = scale if NORMALIZATIONS[op][1] == "row" else scale[:, None]
+    with np.errstate(over="ignore"):
+        return (exact / deviation * factors).astype(np.float32)
+
+
+@pytest.mark.parametrize("op", NORMALIZATIONS)
+@pytest.mark.parametrize("size", [1e-30, 1e-3, 1.0, 1e12])
+@pytest.mark.parametrize("scale", [3e38, -3e38, 1e-38, 1e-41, 1.0, 0.0, "of each kind"])
+def test_a_normalization_has_large_and_small_scales(op: str, size: float, scale: Any) -> None:
+    """Elements are divided by their deviation first: a scale times the factor may overflow."""
+    version, kind = NORMALIZATIONS[op]
+    x = np.random.default_rng(3).uniform(-size, size, (2, 4, 32)).astype(np.float32)
+    count = 32 if kind == "row" else 4
+    scales = np.resize([3e38, 1e-38, 2.0, -1e-41], count) if isinstance(scale, str) else scale
+    scales = np.full(count, scales, np.float32)
+    operands, attributes = ["x", "s"], {}
+    if op != "RMSNormalization":
+        operands.append("b")
+    if op == "GroupNormalization":
+        attributes = {"num_groups": 4}
+    real = onnx.TensorProto.FLOAT
+    ends = [[helper.make_tensor_value_info(name, real, x.shape)] for name in ("x", "y")]
+    stored = [numpy_helper.from_array(scales, "s")]
+    stored.append(numpy_helper.from_array(np.zeros(count, np.float32), "b"))
+    node = helper.make_node(op, operands, ["y"], **attributes)
+    graph = helper.make_graph([node], op, *ends, stored[: len(operands) - 1])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10
+    )
+    wanted = _normalized(op, x, scales)
+    for is_compiled in (True, False):
+        manner = contextlib.nullcontext() if is_compiled else disabled()
+        with manner, ap.Executor(load_onnx(model)) as executor:
+            found = executor.run({"x": x})["y"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-44)

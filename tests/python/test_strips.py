@@ -118,6 +118,26 @@ def test_random_networks_compute_the_same_in_strips(seed: int, tmp_path: Path) -
             np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("seed", [3, 5, 9])
+def test_halves_compute_the_same_in_strips(seed: int, tmp_path: Path) -> None:
+    """Kernels of halves have two workspaces, and rows at an edge need less of them."""
+    float16 = pytest.importorskip("onnxruntime.transformers.float16")
+    graph = loaded(float16.convert_float_to_float16(random_cnn(seed)), tmp_path)
+    feed = {name: array.astype(np.float16) for name, array in feed_of(graph).items()}
+    wanted = results(graph, ap.plan(graph, optimize="none"), feed)
+    runs, chosen = list(runs_of(graph)), random.Random(seed)
+    ran = 0
+    for nodes in chosen.sample(runs, min(len(runs), 6)):
+        for rows in (1, 2, 8):
+            made = in_strips(graph, nodes, rows)
+            if made is None:
+                continue
+            ran += 1
+            for ours, other in zip(results(graph, made[0], feed), wanted, strict=True):
+                np.testing.assert_allclose(ours, other, rtol=1e-2, atol=1e-2)
+    assert ran > 6
+
+
 def test_random_networks_have_regions(tmp_path: Path) -> None:
     """The test above would pass without any."""
     graphs = [loaded(random_cnn(seed), tmp_path) for seed in range(8)]

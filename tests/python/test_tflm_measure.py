@@ -56,13 +56,13 @@ def test_a_profile_is_read_as_it_was_written() -> None:
 )
 def test_a_wrong_profile_is_refused(change: dict[str, object], words: str) -> None:
     document = json.loads(profile_of(random_bytes_model(0, scratch=False)).to_json())
-    with raises("PlanCorrupt", match=words):
+    with raises("InvalidProfile", match=words):
         Profile.from_json(json.dumps({**document, **change}))
 
 
 def test_text_that_is_no_json_is_no_profile() -> None:
     for text in ("", "[]", "{", b"\xff"):
-        with raises("PlanCorrupt"):
+        with raises("InvalidProfile"):
             Profile.from_json(text)
 
 

@@ -157,11 +157,20 @@ def test_the_report_has_the_whole_arena(tmp_path: Path, capsys: pytest.CaptureFi
     own = own_arena(parse(path.read_bytes()))
     assert main(["plan", str(path)]) == 0
     said = capsys.readouterr().out
-    assert f"total        {own.total:,} bytes" in said
-    assert "for kTensorArenaSize, with reference kernels and 64-bit pointers" in said
-    assert f"start-up   {own.startup:>12,}" in said
-    assert "figures    exact" in said
-    assert "with 32-bit" in said
+    narrow = own_arena(parse(path.read_bytes()), Build(pointer=32))
+    first, second = (said.index(f"{arena.total:,} bytes") for arena in (narrow, own))
+    assert first < second
+    for text in (
+        f"total        {narrow.total:,} bytes",
+        "for kTensorArenaSize, with reference kernels and 32-bit pointers",
+        f"head       {narrow.head:>12,}",
+        f"persistent {narrow.tail:>12,}",
+        f"start-up   {narrow.startup:>12,}",
+        "figures    exact",
+        f"with 64-bit  {own.total:,} bytes",
+        "as C code",
+    ):
+        assert text in said
     assert "with offsets in the model; head 864: arenaplan export" in said
     assert main(["plan", str(path), "--json"]) == 0
     arena = json.loads(capsys.readouterr().out)["runtime"]
@@ -170,11 +179,12 @@ def test_the_report_has_the_whole_arena(tmp_path: Path, capsys: pytest.CaptureFi
     assert (arena["tensors"], arena["scratch"], arena["exact"]) == (1152, 0, True)
     assert arena["exported"]["head"] == 864
     assert main(["plan", str(path), "--pointer", "32", "--json"]) == 0
-    narrow = json.loads(capsys.readouterr().out)["runtime"]
-    assert narrow["pointer"] == 32
-    assert not narrow["exact"]
-    assert narrow["total"] < arena["total"]
-    assert narrow["total"] == arena["with_32_bits"]["total"]
+    as_asked = json.loads(capsys.readouterr().out)["runtime"]
+    assert as_asked["pointer"] == 32
+    assert not as_asked["exact"]
+    assert as_asked["total"] == narrow.total < arena["total"]
+    assert {name: as_asked[name] for name in arena["with_32_bits"]} == arena["with_32_bits"]
+    assert as_asked["exported"]["total"] == arena["exported"]["with_32_bits"]["total"]
     assert main(["plan", str(path), "--target", "c"]) == 0
     assert "scratch memory of the runtime's kernels is not in" in capsys.readouterr().out
     assert main(["plan", str(path), "--target", "c", "--pointer", "32"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +126,17 @@ def test_a_file_that_is_too_short_is_refused(tmp_path: Path) -> None:
     data.write_bytes(data.read_bytes()[:-4])
     graph = ap.load(path)
     with raises("ExternalDataRange"):
+        ap.Executor(graph)
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+def test_a_file_that_was_cut_after_planning_is_refused(where: str, tmp_path: Path) -> None:
+    """Bytes of a map beyond the end of its file end the process."""
+    path = written(tmp_path, where)
+    graph = ap.load(path)
+    ap.plan(graph, target="numpy")
+    os.truncate(path if where == "inside" else tmp_path / "w.data", 2 << 20)
+    with raises("ExternalDataRange", match="which has 2097152"):
         ap.Executor(graph)
 
 

@@ -26,7 +26,7 @@ pub struct Budget<'a> {
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
     /// Seed for every random choice.
     pub seed: u64,
-    /// Methods and tuning values; `None` for the default.
+    /// Methods and effort; `None` for the default.
     pub options: Option<&'a SolveOptions>,
     /// Effort that this search shares with other searches.
     pub allowance: Option<&'a Allowance>,
@@ -133,7 +133,7 @@ impl<'a> Budget<'a> {
         self
     }
 
-    /// Returns the budget with the search's methods and tuning values.
+    /// Returns the budget with the search's methods and effort.
     #[must_use]
     pub fn with_options(mut self, options: &'a SolveOptions) -> Self {
         self.options = Some(options);
@@ -264,7 +264,7 @@ mod tests {
     use crate::solve::model::random::Random;
     use crate::solve::solve;
     use crate::solve::testing::random_buffers;
-    use crate::solve::tuning::Tuning;
+    use crate::solve::tuning::limits::UNLIMITED_EFFORT;
     use crate::space::Space;
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
         let alone = solve(&problem, &Budget::default()).unwrap();
         assert!(alone.peak() > alone.lower_bound(), "the search ends by its effort");
 
-        let allowance = Allowance::new(2 * Tuning::DEFAULT.limits.unlimited_effort);
+        let allowance = Allowance::new(2 * UNLIMITED_EFFORT);
         let budget = Budget::default().with_allowance(&allowance);
         let packings: Vec<_> = (0..40).map(|_| solve(&problem, &budget).unwrap()).collect();
         // The first packing has all the effort of a packing alone, and the others one half less each.

@@ -35,11 +35,6 @@ pub use budget::{Allowance, Budget, Progress, Stage};
 pub use options::{Methods, SolveOptions};
 pub(crate) use portfolio::ruled::no_offsets;
 pub use repair::apart::{Apart, Forbidden, Tries};
-pub use tuning::{
-    AssumeTuning, ChainsTuning, CriticalTuning, DisjunctiveTuning, ExactTuning, GreedyTuning,
-    LimitsTuning, PortfolioTuning, RestartsTuning, SkylineTuning, Tuning, TuningValue,
-    WindowedTuning,
-};
 
 /// Returns the best packing of `problem` found by the portfolio within `budget`.
 ///

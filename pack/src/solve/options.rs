@@ -1,6 +1,6 @@
-//! Options of the solver: a switch per method, and tuning values.
+//! Options of the solver: a switch per method, and the effort.
 
-use super::tuning::Tuning;
+use super::tuning;
 
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -57,7 +57,7 @@ methods! {
     critical_part,
     /// Ejection chains.
     ejection_chains,
-    /// Exact search of cores with up to [`small_core`](crate::PortfolioTuning) items, and of items
+    /// Exact search of small cores, and of items
     /// with windows.
     exact,
     /// Disjunctive search of cores with windows, gaps, alignments or pins.
@@ -100,7 +100,7 @@ impl Default for Methods {
     }
 }
 
-/// The solver's methods and tuning values, for [`Budget::options`](crate::Budget).
+/// The solver's methods and effort, for [`Budget::options`](crate::Budget).
 ///
 /// # Examples
 ///
@@ -117,18 +117,25 @@ impl Default for Methods {
 /// assert_eq!(solve(&problem, &budget)?.peak(), 10);
 /// # Ok::<(), arenaplan_pack::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SolveOptions {
     /// Methods that may be used.
     pub methods: Methods,
-    /// Tuning values.
-    pub tuning: Tuning,
+    /// Memory accesses after which a search without a deadline and without a node limit ends.
+    pub effort: usize,
 }
 
 impl SolveOptions {
     /// All methods with default values.
-    pub const DEFAULT: Self = Self { methods: Methods::ALL, tuning: Tuning::DEFAULT };
+    pub const DEFAULT: Self =
+        Self { methods: Methods::ALL, effort: tuning::limits::UNLIMITED_EFFORT };
+}
+
+impl Default for SolveOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.effects import Effects
@@ -16,6 +17,7 @@ TRANSFER_DOMAIN = "arenaplan"
 """Domain for :data:`TRANSFER`."""
 
 
+@typed
 def place_nodes(
     graph: Graph, places: Mapping[str, str], *, default: str = "arena", cost: int = 0
 ) -> Graph:

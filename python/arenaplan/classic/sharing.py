@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from arenaplan import _core
 from arenaplan._core import Assign, StoragePlan
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph import Graph
 
@@ -21,6 +22,7 @@ FusionKind: TypeAlias = Literal[
 _CODES = {"external": -2, "dynamic": -3}
 
 
+@typed
 def share_storage(
     graph: Graph,
     *,
@@ -132,6 +134,7 @@ class Coloring:
         return self.count - 1
 
 
+@typed
 def color_nodes(graph: Graph, num_temp: int) -> Coloring:
     """
     Return a color for every node: long paths first, at most ``num_temp`` colors.
@@ -152,6 +155,7 @@ def color_nodes(graph: Graph, num_temp: int) -> Coloring:
     return Coloring(*_core.color_nodes(graph.core, num_temp))
 
 
+@typed
 def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors")) -> list[list[int]]:
     """
     Return groups of nodes that can be fused, by index in execution order.
@@ -188,6 +192,7 @@ def fuse(graph: Graph, kinds: Iterable[FusionKind] = ("elementwise", "anchors"))
     return _core.fuse(graph.core, list(kinds))
 
 
+@typed
 def find_assigns(graph: Graph, elementwise: Iterable[int] | None = None) -> dict[int, Assign]:
     """
     Return the assignments in ``graph``, by node.
@@ -234,6 +239,7 @@ def _listed(nodes: Iterable[int] | None) -> list[int] | None:
     return None if nodes is None else list(nodes)
 
 
+@typed
 def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> Graph:
     """
     Return a copy of ``graph`` in which states change in the order of node insertion.
@@ -267,27 +273,3 @@ def order_mutations(graph: Graph, elementwise: Iterable[int] | None = None) -> G
     (0,)
     """
     return graph.with_after(_core.order_mutations(graph.core, _listed(elementwise)))
-
-
-def report_storage_sharing(
-    graph: Graph, *, strategy: str = "storage-sharing", **options: Any
-) -> dict[str, Any]:
-    """Return the ``arenaplan plan --strategy storage-sharing --json`` document."""
-    result = share_storage(graph, **options)
-    return {
-        "model": graph.name,
-        "strategy": strategy,
-        "values": len(graph.values),
-        "nodes": len(graph.nodes),
-        "blocks": [{"bytes": block.bytes, "space": block.space} for block in result.blocks],
-        "allocated_bytes": result.allocated_bytes,
-        "not_allocated": result.not_allocated,
-        "match_range": result.match_range,
-        "storage_ids": {
-            value.name: code
-            for value, code in zip(graph.values, result.storage_ids, strict=True)
-            if code >= 0
-        },
-        "colors": result.colors,
-        "digest": graph.digest,
-    }

@@ -11,6 +11,7 @@ import numpy as np
 
 from arenaplan import _core
 from arenaplan._core import StoragePlan
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import UndefinedValue, fault
 from arenaplan.graph import Graph
 
@@ -91,6 +92,7 @@ class StoragePool:
     (24, (2, 3))
     """
 
+    @typed
     def __init__(
         self,
         entries: Iterable[StorageEntry],
@@ -326,6 +328,7 @@ class StoragePool:
         return buffer[: entry.nbytes].view(dtype).reshape(entry.shape)
 
 
+@typed
 def runtime_json(graph: Graph, plan: StoragePlan) -> str:
     """
     Return a planned graph in the JSON form of the NNVM and TVM graph runtimes.
@@ -369,6 +372,7 @@ def _attribute(value: object) -> str | None:
     return None
 
 
+@typed
 def save_params(params: Mapping[str, np.ndarray]) -> bytes:
     """
     Return a parameter blob: names and arrays, in NNVM's form.
@@ -393,6 +397,7 @@ def save_params(params: Mapping[str, np.ndarray]) -> bytes:
     return _core.save_params(rows)
 
 
+@typed
 def load_params(blob: bytes) -> dict[str, np.ndarray]:
     """
     Return the arrays in a parameter blob, by name.

@@ -32,11 +32,7 @@ from arenaplan.base.errors import (
 from arenaplan.cli.parser import command_at, make_parser, parse
 from arenaplan.cli.printing import Voice, in_words, paint, plain, set_voice, voice
 from arenaplan.cli.syntax import COMMANDS
-from arenaplan.graph.costs import register_kernels
 
-register_kernels(
-    "c-code", lambda graph: import_module("arenaplan.deploy.code.code_steps").require_kernels(graph)
-)
 CHECK_FAILED, BAD_INPUT, UNSUPPORTED, INTERNAL, INTERRUPTED = 1, 2, 3, 4, 130
 
 
@@ -88,13 +84,16 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def _execute(options: argparse.Namespace) -> None:
     """Carry out a command; a model in a pipe, which gives it only once, is read before."""
     execute = import_module(f"arenaplan.cli.{options.command}").execute
+    from arenaplan.cli.sources import limits_of, read_model, refuse_replaced
+
+    refuse_replaced(options)
     if "model" not in options or "max_nodes" not in options:
         execute(options)
         return
     from arenaplan.base.limits import applied
-    from arenaplan.cli.sources import limits_of, read_model
+    from arenaplan.tflite.reader.tflite_model import read_once
 
-    with applied(limits_of(options)):
+    with applied(limits_of(options)), read_once():
         options.model = read_model(options.model)
         execute(options)
 

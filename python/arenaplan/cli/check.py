@@ -27,7 +27,7 @@ from arenaplan.cli.models import (
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.prove import report, summary
 from arenaplan.cli.several import describe_shared, is_shared
-from arenaplan.cli.sources import read_model, read_plan
+from arenaplan.cli.sources import naming, read_model, read_plan
 from arenaplan.deploy.export.tflm import check_offsets
 from arenaplan.formats import open_model, suffix_of
 from arenaplan.formats.json_document import format_of, format_or_none, is_model, read_document
@@ -67,13 +67,15 @@ def execute(options: argparse.Namespace) -> None:
     if others or is_shared(text):
         _check_shared(options, others, text)
         return
-    plan = arenaplan.Plan.from_json(text)
+    with naming(file):
+        plan = arenaplan.Plan.from_json(text)
     chosen = PlanOptions(target=options.target or plan.target)
     graph = seen_by(load_ahead(options), chosen, options)
     verdict = plan.check(graph)
     hazards = None
     if options.hazards is not None:
-        hazards = arenaplan.planner.Hazards.from_json(read_plan(options.hazards))
+        with naming(options.hazards):
+            hazards = arenaplan.planner.Hazards.from_json(read_plan(options.hazards))
         plan.check_hazards(graph, hazards)
     if options.json:
         print_json(
@@ -209,7 +211,8 @@ def _check_proof(options: argparse.Namespace) -> None:
 def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) -> None:
     """Check the plans of models that share an arena."""
     graphs = [load_model(options), *(load_model(options, read_model(path)) for path in others)]
-    shared = arenaplan.planner.SharedPlan.from_json(text)
+    with naming(options.plan[-1]):
+        shared = arenaplan.planner.SharedPlan.from_json(text)
     verdict = shared.check(graphs)
     if options.json:
         proofs = {"lower_bound": verdict.lower_bound, "status": verdict.status}

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Literal, TypeAlias
 
+import arenaplan as ap
+from arenaplan import Graph
+from arenaplan.base.choices import WorkspacePolicy
 from arenaplan.base.errors import InvalidOption
-from arenaplan.classic.incremental import report_incremental
-from arenaplan.classic.sharing import report_storage_sharing
 from arenaplan.cli.models import covers_facts, load_model, tell_covers
 from arenaplan.cli.printing import print_json, shown, size
 from arenaplan.cli.syntax import COMMANDS
 
-if TYPE_CHECKING:
-    from arenaplan.classic.incremental import IncrementalMode
-    from arenaplan.classic.sharing import SharingMode, SizeRule
+IncrementalMode: TypeAlias = Literal["default", "litert", "tflite-2019"]
 
-SHARING: Final[dict[str, tuple[SharingMode, SizeRule]]] = {
+SHARING: Final = {
     "storage-sharing": ("default", "bytes"),
     "nnvm": ("nnvm", "elements_x4"),
 }
@@ -29,6 +28,11 @@ INCREMENTAL: Final[dict[str, IncrementalMode]] = {
 }
 """Strategies that place values one after the other, with their rules."""
 
+_RUNTIME_TEMPORARIES: Final = (
+    "without the scratch tensors that kernels of TensorFlow Lite request when they are prepared: "
+    "the model does not hold them, and the runtime adds them to its arena"
+)
+
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
@@ -38,7 +42,7 @@ def execute(options: argparse.Namespace) -> None:
         raise InvalidOption("option --align: these strategies have one arena")
     graph = load_model(options)
     if strategy in INCREMENTAL:
-        summary = report_incremental(
+        summary = incremental_document(
             graph,
             strategy=strategy,
             mode=INCREMENTAL[strategy],
@@ -48,7 +52,7 @@ def execute(options: argparse.Namespace) -> None:
         )
     else:
         mode, size_rule = SHARING[strategy]
-        summary = report_storage_sharing(
+        summary = sharing_document(
             graph,
             strategy=strategy,
             mode=mode,
@@ -82,3 +86,67 @@ def _refuse_unused(options: argparse.Namespace) -> None:
         is_given = given is not None and given is not False and given != option.default
         if option.group == kind and is_given:
             raise InvalidOption(f"option --{name}: strategy {options.strategy} does not have it")
+
+
+def incremental_document(
+    graph: Graph,
+    *,
+    strategy: str,
+    mode: IncrementalMode,
+    alignment: int = 64,
+    preserve_inputs: bool = False,
+    workspace: WorkspacePolicy = "none",
+) -> dict[str, Any]:
+    """Return the document that ``--json`` prints for a strategy that places values one by one."""
+    if workspace != "none":
+        graph = graph.for_target("numpy")  # Scratch memory comes from the executor's kernels.
+    planner = ap.classic.IncrementalPlanner.from_graph(
+        graph.core if workspace == "none" else graph.core_for(workspace),
+        mode=mode,
+        alignment=alignment,
+        preserve_inputs=preserve_inputs,
+    )
+    planner.execute(0, len(graph.nodes))
+    arenas = planner.arena_bytes
+    notes = [] if mode == "default" else [_RUNTIME_TEMPORARIES]
+    places = {value.name: planner.place(value.index) for value in graph.values}
+    return {
+        "model": graph.name,
+        "strategy": strategy,
+        "values": len(graph.values),
+        "nodes": len(graph.nodes),
+        "arena_bytes": arenas.temporary + arenas.persistent,
+        "persistent_bytes": arenas.persistent,
+        "alignment": alignment,
+        "notes": notes,
+        "offsets": {
+            name: {"persistent": place.persistent, "offset": place.offset, "bytes": place.bytes}
+            for name, place in places.items()
+            if place is not None
+        },
+        "digest": graph.digest,
+    }
+
+
+def sharing_document(
+    graph: Graph, *, strategy: str = "storage-sharing", **options: Any
+) -> dict[str, Any]:
+    """Return the document that ``--json`` prints for a strategy with blocks."""
+    result = ap.classic.share_storage(graph, **options)
+    return {
+        "model": graph.name,
+        "strategy": strategy,
+        "values": len(graph.values),
+        "nodes": len(graph.nodes),
+        "blocks": [{"bytes": block.bytes, "space": block.space} for block in result.blocks],
+        "allocated_bytes": result.allocated_bytes,
+        "not_allocated": result.not_allocated,
+        "match_range": result.match_range,
+        "storage_ids": {
+            value.name: code
+            for value, code in zip(graph.values, result.storage_ids, strict=True)
+            if code >= 0
+        },
+        "colors": result.colors,
+        "digest": graph.digest,
+    }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -265,6 +265,9 @@ def words_for(
             continue
         if key in _OF_BUDGETS and _is_given(parser, options, _BUDGETS):
             continue
+        name = key.replace("-", "_")
+        if key not in _LISTS and action.nargs != 0 and _is_given(parser, options, {name}):
+            continue  # The flag wins.
         texts = _texts(key, setting, action)
         for text in texts:
             _check(action, text, setting)
@@ -273,9 +276,7 @@ def words_for(
     return words, sources
 
 
-def _is_given(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, keys: frozenset[str]
-) -> bool:
+def _is_given(parser: argparse.ArgumentParser, options: argparse.Namespace, keys: Set[str]) -> bool:
     """Whether the command line has any of the given options."""
     return any(getattr(options, key, None) not in (None, parser.get_default(key)) for key in keys)
 
@@ -376,7 +377,7 @@ def with_settings(
     def with_model(model: Path | None) -> argparse.Namespace:
         layers = merged({} if config is None else config.settings(model), environment())
         words, sources = words_for(command, chosen, layers, options)
-        # The command-line flags follow and therefore win.
+        # The command line's values of lists follow, and flags that equal their default win.
         full = [*arguments[: position + 1], *words, *arguments[position + 1 :]]
         found = parse(parser, full)
         found.with_model = with_model

@@ -199,12 +199,12 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
     if reader is not None and chosen.target is None:
         chosen = replace(chosen, target=reader)
     try:
-        graph, plan, watch = planned(options, chosen)
+        graph, plan, watch, _ = planned(options, chosen)
     except (UnsupportedSubgraph, UndefinedValue):
         if options.target is not None or not is_tflite(options.model):
             raise
         # Only the runtime's own clock knows when such a model needs tensors.
-        graph, plan, watch = planned(options, replace(chosen, target="tflm"))
+        graph, plan, watch, _ = planned(options, replace(chosen, target="tflm"))
     watch.raise_if_stopped()
     return graph, plan
 
@@ -227,7 +227,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
     plan_options(options)  # Refuses contradictions.
     if options.spaces is not None and len(options.spaces) != 1:
         raise InvalidOption("--spaces: TensorFlow Lite Micro has one arena for tensors")
-    if options.inputs not in ("inside", "keep") or options.outputs != "inside":
+    if options.inputs not in (None, "inside", "keep") or options.outputs != "inside":
         raise InvalidOption("TensorFlow Lite Micro has inputs and outputs in its arena")
     is_left_out = options.optimize not in ("all", "all,-order")
     if options.align is not None or is_left_out or options.inputs == "keep":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +11,15 @@ from arenaplan import Plan, _core
 from arenaplan.base.errors import BaselineError, InvalidOption, PlannerError, fault, kind_of
 from arenaplan.base.limits import applied
 from arenaplan.cli.micro import arena_of
-from arenaplan.cli.models import each_signature, load_ahead, needed_by, plan_options, seen_by
-from arenaplan.cli.printing import print_json, say, shown, size
+from arenaplan.cli.models import each_signature, needed_by, plan_options, seen_by
+from arenaplan.cli.printing import print_json, say, shown, size, voice
 from arenaplan.cli.sources import is_stream, limits_of, read_model, read_plan, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
 from arenaplan.planner.changes import Layout
 from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table
 from arenaplan.report.gating.gating import Growth, Limits
+from arenaplan.tflite.reader.tflite_model import read_once
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -27,13 +29,15 @@ def execute(options: argparse.Namespace) -> None:
         raise InvalidOption("--json, --markdown and --junit - all ask for stdout")
     if options.update and options.baseline in (None, "-"):
         raise InvalidOption("option --update: --baseline names the file to write")
+    if options.update and options.allow_growth and "allow-growth" not in voice.sources:
+        raise InvalidOption("option --allow-growth: --update takes the new plan, however large")
     baselines = _baselines(options)
     pairs: list[tuple[Gate, Path | None]] = []
     errors: list[Exception] = []
     for model, baseline in zip(options.models, baselines, strict=True):
         try:
             chosen = options.with_model(model)
-            with applied(limits_of(chosen)):
+            with applied(limits_of(chosen)), read_once():
                 chosen.model = read_model(model)
                 made = _gates(chosen, baseline)
         except (PlannerError, OSError) as error:
@@ -86,7 +90,7 @@ def _baselines(options: argparse.Namespace) -> list[Path | None]:
 
 def _gates(options: argparse.Namespace, baseline: Path | None) -> list[Gate]:
     """Plan each signature of a model and judge the plans."""
-    graphs = each_signature(options, load_ahead(options))
+    graphs = each_signature(options)
     if len(graphs) > 1 and baseline is not None:
         raise InvalidOption("option --baseline: it is of one signature, which --signature names")
     return [_gate(options, graph, baseline) for graph in graphs]
@@ -95,7 +99,9 @@ def _gates(options: argparse.Namespace, baseline: Path | None) -> list[Gate]:
 def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> Gate:
     """Plan a graph and judge the plan."""
     limits = Limits.of(replace(plan_options(options), budget=options.budget))
-    limits.require_rule(baseline)
+    allowed = options.allow_growth or Growth()
+    # Growth from a file of settings is for the models that have a baseline.
+    limits.require_rule(baseline, Growth() if "allow-growth" in voice.sources else allowed)
     old = None
     if baseline is not None and not options.update:
         try:
@@ -106,19 +112,19 @@ def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> G
             ) from None
         except BaselineError as error:
             raise BaselineError(f"{str(baseline)!r}: {error}") from None
-    graph = seen_by(graph, limits.options, options)
+    seen = seen_by(graph, limits.options, options)
     with watching(options) as watch:
-        made = limits.planned(graph, time_limit=options.time_limit, on_progress=watch)
+        made = limits.planned(seen, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()
     if options.update and isinstance(made, Plan):
         old = Layout.of(made)  # The rule of an update: the new plan itself.
     needed = needed_by(options, made) if isinstance(made, Plan) and limits.budgets else None
     try:
-        gate = judged(graph, made, limits, old, options.allow_growth or Growth(), needed)
+        gate = judged(seen, made, limits, old, allowed, needed)
     except BaselineError as error:
         raise BaselineError(f"{str(baseline)!r}: {error}") from None
     if isinstance(made, Plan) and any(not row.passed and row.rule == "budget" for row in gate.rows):
-        arena = arena_of(made, options)
+        arena = arena_of(graph, made, options)
         exported = None if arena is None else arena["exported"]
         if exported is not None:
             say(f"note: with offsets in the model {size(exported['total'])}: {exported['command']}")
@@ -150,7 +156,7 @@ def _refuse_other(path: Path) -> None:
     try:
         read_baseline(path)
     except BaselineError as error:
-        if b'"arenaplan' in head:
+        if re.search(rb'"format":\s*"arenaplan(-report|-model)?"', head):
             return  # The baseline has another version or is damaged.
         raise BaselineError(
             f"{str(path)!r} is there and is no baseline, and --update does not replace it: {error}"

@@ -19,7 +19,7 @@ _BAR = 40
 
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
-    graph, plan, watch = planned(options)
+    graph, plan, watch, _ = planned(options)
     if options.json:
         print_json({**_document(graph, plan), **flow_facts(graph)})
     else:

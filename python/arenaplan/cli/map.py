@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import arenaplan
 from arenaplan import Plan, _core
@@ -24,7 +24,7 @@ from arenaplan.cli.models import (
     tell_flow,
 )
 from arenaplan.cli.several import is_shared
-from arenaplan.cli.sources import is_stream, read_model, read_plan, read_table, write_result
+from arenaplan.cli.sources import is_stream, naming, read_model, read_plan, read_table, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.formats.json_document import format_or_none, is_model
 from arenaplan.graph.graph import Graph
@@ -50,8 +50,27 @@ class _Program(NamedTuple):
     """Total bytes for the runtime, if more than the arena."""
 
 
+_SUFFIXES: Final = {
+    "html": (".html", ".htm"),
+    "svg": (".svg",),
+    "perfetto": (".json",),
+    "json": (".json",),
+}
+_PICTURES: Final = (".png", ".jpg", ".jpeg", ".gif", ".pdf")
+
+
+def _refuse_suffix(options: argparse.Namespace) -> None:
+    """Refuse a file name whose suffix says another form than the one that is written."""
+    suffix, own = options.output.suffix.lower(), _SUFFIXES[options.to]
+    if suffix not in own and suffix in (*_PICTURES, *sum(_SUFFIXES.values(), ())):
+        raise InvalidOption(
+            f"option --output: --to {options.to} writes a file {own[0]}, and no {suffix}"
+        )
+
+
 def execute(options: argparse.Namespace) -> None:
     """Run the command."""
+    _refuse_suffix(options)
     if _is_table(options.model):
         _draw_buffers(options)
         return
@@ -59,7 +78,8 @@ def execute(options: argparse.Namespace) -> None:
     if options.against is not None:
         if len(programs) > 1:
             raise InvalidOption("option --against: it compares the plan of one model")
-        old = _from_file(read_plan(options.against), options)
+        with naming(options.against):
+            old = _from_file(read_plan(options.against), options)
         if len(old) > 1:
             raise InvalidOption("option --against: the file has the plans of several models")
         programs += old
@@ -149,7 +169,7 @@ def _programs(options: argparse.Namespace) -> list[_Program]:
     text = _plan_text(options.model)
     if text is not None:
         return _from_file(text, options)
-    graph, plan, watch = planned(options)
+    graph, plan, watch, _ = planned(options)
     with redirect_stdout(sys.stderr):  # The picture may go to stdout.
         tell_covers(plan.covers)
         tell_flow(graph)

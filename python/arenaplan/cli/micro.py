@@ -12,7 +12,6 @@ from arenaplan.cli.printing import command, shown, size
 from arenaplan.deploy.export import c_code
 from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.tflm import plan_inside, plan_tflm
-from arenaplan.formats import load
 from arenaplan.planner.plan_options import keeps_order
 from arenaplan.tflite.files import own_arena
 from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from arenaplan import Plan
+    from arenaplan import Graph, Plan
     from arenaplan.planner import SharedPlan
 
 _MOST_OPERATORS: Final = 200
@@ -46,22 +45,20 @@ class SharedTotal(NamedTuple):
     """Structures that each interpreter keeps for itself."""
 
 
-def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
+def arena_of(graph: Graph, plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
     """
     Return the whole arena of a TFLite model for ``plan --json``.
 
-    ``None`` if the plan is for another runner.
+    ``graph`` is the graph as read. ``None`` if the plan is for another runner.
     """
     if plan.target.runtime != "tflm" or not is_tflite(options.model):
         return None
     model, build = parse(read_bytes(options.model)[0]), build_of(options)
-    own = own_arena(model, build)
+    own, narrow = own_arena(model, build), _narrow(build)
     exact = build.is_exact and not own.unknown and not own.modelled
     return {
-        **_build(build),
+        **_with_parts(own, build),
         "exact": exact,
-        **_arena(own),
-        "parts": own.parts,
         "operators": [
             {
                 "subgraph": cost.subgraph,
@@ -77,9 +74,9 @@ def arena_of(plan: Plan, options: argparse.Namespace) -> dict[str, Any] | None:
         "modelled": list(own.modelled),
         "inside": _inside(model, build, own, plan),
         "exported": _exported(model, build, own, plan, options),
-        "generated": _generated(options),
+        "generated": _generated(graph, options),
         "fit": _fit_command(model, own, options),
-        "with_32_bits": None if build.pointer == 32 or build.profile else _narrow(model, build),
+        "with_32_bits": None if narrow is None else _with_parts(own_arena(model, narrow), narrow),
     }
 
 
@@ -110,18 +107,21 @@ def _inside(model: Model, build: Build, own: ArenaTotal, plan: Plan) -> dict[str
     return {"tensors": own.tensors, "kept": own.tensors < plan.arena_bytes}
 
 
-def _narrow(model: Model, build: Build) -> dict[str, Any]:
-    """Return the arena of the same kernels with 32-bit pointers, as in firmware."""
-    narrow = replace(build, pointer=32)
-    return {**_build(narrow), **_arena(own_arena(model, narrow))}
+def _narrow(build: Build) -> Build | None:
+    """Return the same kernels with 32-bit pointers, as in firmware; ``None`` if there are none."""
+    return None if build.pointer == 32 or build.profile else replace(build, pointer=32)
 
 
-def _generated(options: argparse.Namespace) -> dict[str, Any] | None:
+def _with_parts(arena: ArenaTotal, build: Build) -> dict[str, Any]:
+    return {**_build(build), **_arena(arena), "parts": arena.parts}
+
+
+def _generated(graph: Graph, options: argparse.Namespace) -> dict[str, Any] | None:
     """Return the model's size as generated code, if every operator has a kernel."""
     if len(read_bytes(options.model)[0]) > _LARGEST_AS_CODE:
         return None
     try:
-        files = c_code(load(options.model, bind=dict(options.bind), signature=options.signature))
+        files = c_code(graph)
     except PlannerError:
         return None  # The user did not ask for generated code.
     words = ["export", model_word(options), "--to", "c-code", "-o", "FOLDER"]
@@ -143,14 +143,21 @@ def _exported(
     for box, place in zip(timeline.boxes, plan.placements, strict=False):
         if place is not None:
             every[box.tensor] = place.offset
-    best, is_reordered = total(model, every, build=build), False
+    best, ordered = total(model, every, build=build), model
     if not keeps_order(options.optimize) and build.profile is None:
-        other = _in_better_order(model, build)
-        if other is not None and other.head < best.head and other.total < best.total:
-            best, is_reordered = other, True
+        found = _in_better_order(model, build)
+        other = None if found is None else total(*found, build=build)
+        if found and other and other.head < best.head and other.total < best.total:
+            best, (ordered, every) = other, found
     if best.head >= own.head or best.total >= own.total:
         return None
-    return {**_arena(best), "reordered": is_reordered, "command": _export_command(options)}
+    narrow = _narrow(build)
+    return {
+        **_arena(best),
+        "with_32_bits": None if narrow is None else _arena(total(ordered, every, build=narrow)),
+        "reordered": ordered is not model,
+        "command": _export_command(options),
+    }
 
 
 def _export_command(options: argparse.Namespace) -> str:
@@ -181,15 +188,16 @@ def _fit_command(model: Model, own: ArenaTotal, options: argparse.Namespace) -> 
     return command(*words)
 
 
-def _in_better_order(model: Model, build: Build) -> ArenaTotal | None:
-    """Return the arena of the best plan in an order with a lower peak, if one exists."""
+def _in_better_order(model: Model, build: Build) -> tuple[Model, list[int]] | None:
+    """Return the model in an order with a lower peak and the best plan's offsets, if any."""
     if sum(len(subgraph.operators) for subgraph in model.subgraphs) > _MOST_OPERATORS:
         return None
     try:
         order = better_order(model, shares=build.shares)
         if order is None:
             return None
-        return plan_tflm(reordered(model, order), always=True, build=build).after
+        ordered = reordered(model, order)
+        return ordered, list(plan_tflm(ordered, always=True, build=build).offsets)
     except PlannerError:
         return None  # The plan that the user asked for exists; only the hint is missing.
 
@@ -225,17 +233,8 @@ def print_arena(arena: dict[str, Any]) -> None:
             " and export keeps, since parts of tensors share bytes in it" if inside["kept"] else ""
         )
         print(f"  in the file  {size(inside['tensors'])}, a plan that the runtime obeys{more}")
-    build = f"{arena['kernels']} kernels and {arena['pointer']}-bit pointers"
-    print(f"  total        {size(arena['total'])} for kTensorArenaSize, with {build}")
-    scratch = f"scratch memory {arena['scratch']:,}"
-    print(f"    head       {arena['head']:>12,}  tensors {arena['tensors']:,}, {scratch}")
-    parts = ", ".join(f"{name} {bytes_:,}" for name, bytes_ in arena["parts"].items())
-    print(f"    persistent {arena['tail']:>12,}  {parts}".rstrip())
-    print(f"    start-up   {arena['startup']:>12,}  least arena while the runtime prepares")
-    accuracy = arena["accuracy"]
-    if arena["unknown"] or arena["modelled"]:
-        accuracy = accuracy.replace("exact:", "exact but for the kernels below:", 1)
-    print(f"    figures    {accuracy}")
+    narrow = arena["with_32_bits"]
+    _print_total(narrow or arena)
     if arena["unknown"]:
         names = operator_names(arena["unknown"])
         print(
@@ -245,13 +244,15 @@ def print_arena(arena: dict[str, Any]) -> None:
     if arena["modelled"]:
         names = operator_names(arena["modelled"])
         print(f"    modelled   kernels of {names}, from their sources; not compared with a runtime")
-    narrow = arena["with_32_bits"]
     if narrow is not None:
         print(
-            f"  with 32-bit  {size(narrow['total'])}: head {narrow['head']:,}, persistent "
-            f"{narrow['tail']:,}, start-up {narrow['startup']:,}"
+            f"  with {arena['pointer']}-bit  {size(arena['total'])}: head {arena['head']:,}, "
+            f"persistent {arena['tail']:,}, start-up {arena['startup']:,}"
         )
-        print(f"    figures    {narrow['accuracy']}")
+        accuracy = arena["accuracy"]
+        if arena["unknown"] or arena["modelled"]:
+            accuracy = accuracy.replace("exact:", "exact but for the kernels above:", 1)
+        print(f"    figures    {accuracy}")
     code = arena["generated"]
     if code is not None:
         print(
@@ -260,13 +261,26 @@ def print_arena(arena: dict[str, Any]) -> None:
         )
     exported = arena["exported"]
     if exported is not None:
+        least = exported["with_32_bits"] or exported
         how = ", in another order of the operators" if exported["reordered"] else ""
         print(
-            f"  exported     {size(exported['total'])} with offsets in the model{how}; head "
-            f"{exported['head']:,}: {exported['command']}"
+            f"  exported     {size(least['total'])} with offsets in the model{how}; head "
+            f"{least['head']:,}: {exported['command']}"
         )
     if arena["fit"] is not None:
         print(f"  rewritten    strips can go below the lower bound: {arena['fit']}")
+
+
+def _print_total(build: dict[str, Any]) -> None:
+    """Print a build's arena: its total, and its two ends, which can be regions by themselves."""
+    kernels = f"{build['kernels']} kernels and {build['pointer']}-bit pointers"
+    print(f"  total        {size(build['total'])} for kTensorArenaSize, with {kernels}")
+    scratch = f"scratch memory {build['scratch']:,}"
+    print(f"    head       {build['head']:>12,}  tensors {build['tensors']:,}, {scratch}")
+    parts = ", ".join(f"{name} {bytes_:,}" for name, bytes_ in build["parts"].items())
+    print(f"    persistent {build['tail']:>12,}  {parts}".rstrip())
+    print(f"    start-up   {build['startup']:>12,}  least arena while the runtime prepares")
+    print(f"    figures    {build['accuracy']}")
 
 
 def operator_names(operators: Sequence[str]) -> str:

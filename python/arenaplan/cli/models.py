@@ -21,7 +21,7 @@ from arenaplan.cli.printing import say, shown
 from arenaplan.cli.sources import read_plan
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.watch import Watch, watching
-from arenaplan.formats import open_partial, suffix_of
+from arenaplan.formats import open_partial, signatures_for, suffix_of
 from arenaplan.formats.partial import NOTHING_KNOWN, decides
 from arenaplan.graph.graph import Graph
 from arenaplan.planner.bodies import bodies_of, describe
@@ -40,17 +40,11 @@ if TYPE_CHECKING:
     from arenaplan._core import Covers
 
 
-def each_signature(options: argparse.Namespace, graph: Graph) -> list[Graph]:
-    """
-    Return the graph of each signature; most models have only one signature.
-
-    TensorFlow Lite Micro runs only the first signature, and the runtime's total covers the whole
-    file.
-    """
-    covers = graph.covers
-    if not covers.others or target_of(plan_options(options), graph.target).runtime == "tflm":
-        return [graph]
-    return [load_model(options, signature=name) for name in (covers.signature, *covers.others)]
+def each_signature(options: argparse.Namespace) -> list[Graph]:
+    """Return the graph of each signature that the target runs; most models have only one."""
+    given = getattr(options, "signature", None)
+    names = (given,) if given else signatures_for(options.model, options.target)
+    return [load_ahead(options, name) for name in names]
 
 
 def has_ranges(options: argparse.Namespace) -> bool:
@@ -157,19 +151,27 @@ def check_budget(options: argparse.Namespace, found: Plan | int) -> None:
     needed = found if isinstance(found, int) else needed_by(options, found)
     if needed > limit:
         raise CapacityExceeded(
-            f"the whole arena needs {needed:,} bytes, {needed - limit:,} more than the budget of "
-            f"{limit:,}"
+            f"the whole arena needs {needed:,} bytes{_pointers(options, found)}, "
+            f"{needed - limit:,} more than the budget of {limit:,}"
         )
+
+
+def _pointers(options: argparse.Namespace, found: Plan | int) -> str:
+    """Return the pointer size of a TensorFlow Lite Micro total, for messages."""
+    if not isinstance(found, int) and found.target.runtime != "tflm":
+        return ""
+    return f" with {build_of(options).pointer}-bit pointers"
 
 
 def planned(options: argparse.Namespace, chosen: PlanOptions | None = None) -> Planned:
     """Plan the command's model with its options or the given options."""
     chosen = plan_options(options) if chosen is None else chosen
-    graph = seen_by(load_ahead(options), chosen, options)
+    loaded = load_ahead(options)
+    graph = seen_by(loaded, chosen, options)
     with watching(options) as watch:
         limit = options.time_limit
         plan = arenaplan.plan(graph, chosen, time_limit=limit, on_progress=watch)
-    return Planned(graph, plan, watch)
+    return Planned(graph, plan, watch, loaded)
 
 
 def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> Graph:
@@ -219,12 +221,14 @@ class Planned(NamedTuple):
     plan: Plan
     watch: Watch
     """Whether Ctrl-C ended the search, which is raised after the report."""
+    loaded: Graph
+    """The graph as read, which has what each target sees."""
 
 
-def load_ahead(options: argparse.Namespace) -> Graph:
+def load_ahead(options: argparse.Namespace, signature: str | None = None) -> Graph:
     """Read the command's model as far as sizes are known before a run."""
     try:
-        return load_model(options)
+        return load_model(options, signature=signature)
     except (UnboundDim, UnknownShape, UnsupportedSubgraph) as error:
         if not is_onnx(options):
             raise

@@ -11,13 +11,13 @@ from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel, 
 from arenaplan.base.formulas import solved
 from arenaplan.cli.micro import arena_of, print_arena
 from arenaplan.cli.models import (
+    Planned,
     check_budget,
     covers_facts,
     each_signature,
     flow_facts,
     has_ranges,
     is_tflite,
-    load_ahead,
     plan_options,
     seen_by,
     tell_covers,
@@ -72,19 +72,21 @@ def execute(options: argparse.Namespace) -> None:
     if has_ranges(options):
         plan_shapes(options, replace(chosen, budget=options.budget))
         return
-    graphs = each_signature(options, load_ahead(options))
+    graphs = each_signature(options)
     if len(graphs) > 1 and options.output is not None:
         raise InvalidOption("option --output: a plan is of one signature, which --signature names")
     chosen = with_budget(chosen, options, graphs[0].target)
     pins = {pattern: space for space, pattern in options.pin}
-    planned: list[tuple[Graph, Plan]] = []
+    planned: list[Planned] = []
     limit = options.time_limit
     try:
         with watching(options) as watch:
-            for graph in (seen_by(each, chosen, options) for each in graphs):
+            for loaded in graphs:
+                graph = seen_by(loaded, chosen, options)
                 plan = arenaplan.plan(graph, chosen, time_limit=limit, on_progress=watch)
-                planned.append((graph, plan))
-        graph, plan = max(planned, key=lambda pair: pair[1].arena_bytes)
+                planned.append(Planned(graph, plan, watch, loaded))
+        largest = max(planned, key=lambda each: each.plan.arena_bytes)
+        graph, plan, _, loaded = largest
         try:
             check_budget(options, plan)
         except (CapacityExceeded, PartOfModel) as error:
@@ -96,18 +98,20 @@ def execute(options: argparse.Namespace) -> None:
         raise
     except (CapacityExceeded, PartOfModel) as error:
         if error.plan is not None:
-            report(graph, error.plan, options, as_json=options.json, pins=pins)
+            found = Planned(graph, error.plan, watch, loaded)
+            report(found, options, as_json=options.json, pins=pins)
         watch.raise_if_stopped()
         raise
     with delivering(options, lambda: _document(graph, plan, options)):
         as_json = options.json and not goes_to_stdout(options)
-        report(graph, plan, options, as_json=as_json, pins=pins, signatures=_table(planned))
+        report(largest, options, as_json=as_json, pins=pins, signatures=_table(planned))
     watch.raise_if_stopped()
 
 
-def _table(planned: list[tuple[Graph, Plan]]) -> dict[str, int]:
+def _table(planned: list[Planned]) -> dict[str, int]:
     """Return each signature's arena bytes, if there are several signatures."""
-    return {p.covers.signature: p.arena_bytes for _, p in planned} if len(planned) > 1 else {}
+    plans = [each.plan for each in planned]
+    return {p.covers.signature: p.arena_bytes for p in plans} if len(plans) > 1 else {}
 
 
 def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
@@ -119,8 +123,7 @@ def _document(graph: Graph, plan: Plan, options: argparse.Namespace) -> str:
 
 
 def report(
-    graph: Graph,
-    plan: Plan,
+    planned: Planned,
     options: argparse.Namespace,
     *,
     as_json: bool,
@@ -132,8 +135,9 @@ def report(
 
     ``signatures`` maps the model's signatures to bytes; the report is about the largest.
     """
+    graph, plan = planned.graph, planned.plan
     summary = {**summarize(graph, plan, pins), **({"signatures": signatures} if signatures else {})}
-    arena = arena_of(plan, options)
+    arena = arena_of(planned.loaded, plan, options)
     if as_json:
         print_json(summary if arena is None else {**summary, "runtime": arena})
         return

@@ -26,6 +26,7 @@ from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import load_plan
 from arenaplan.deploy.adapters.interpreter import Interpreter
 from arenaplan.graph.graph import Graph, Value
+from arenaplan.run.cuda.device_executor import DeviceExecutor
 from arenaplan.run.dynamic import StagedExecutor
 from arenaplan.run.dynamic.executor_choice import graph_or_stages
 from arenaplan.run.numpy.constants import shared_bytes
@@ -249,6 +250,9 @@ def _summarize(
     if isinstance(executor, StagedExecutor):
         stages = [stage._asdict() for stage in executor.stages]
         arena = {"arena_bytes": executor.arena_bytes, "stages": stages}
+    host: dict[str, Any] = {}
+    if isinstance(executor, DeviceExecutor):
+        host = {"host_nodes": executor.host_nodes, "host_bytes": executor.host_bytes}
     return {
         "model": executor.plan.model,
         "target": executor.plan.target.name,
@@ -257,6 +261,7 @@ def _summarize(
         "threads": options.threads,
         **arena,
         "scratch_bytes": executor.scratch_bytes,
+        **host,
         "weight_bytes": sum(byte_size(v) for v in executor.graph.values if v.kind == "constant"),
         "copied_bytes": shared_bytes(),
         "verified": options.verify,
@@ -296,6 +301,9 @@ def _print(summary: Mapping[str, Any]) -> None:
         print(f"  stage {number}  {text}{f', then {found} is known' if found else ''}")
     if summary["scratch_bytes"]:
         print(f"  scratch outside the arena  {size(summary['scratch_bytes'])}")
+    if summary.get("host_nodes"):
+        nodes = f"{len(summary['host_nodes']):,} nodes run there, such as"
+        print(f"  host  {size(summary['host_bytes'])}; {nodes} {shown(summary['host_nodes'][0])}")
     if summary["weight_bytes"]:
         copies = f"copies in the form of kernels {size(summary['copied_bytes'])}"
         print(f"  weights  {size(summary['weight_bytes'])}; {copies}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from arenaplan import Plan, _core
-from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.base.errors import InvalidOption, PlanError, fault
 from arenaplan.base.limits import UNLIMITED, Limits, current
 from arenaplan.cli.printing import say
 from arenaplan.deploy.export.folders import write_folder
@@ -27,6 +27,9 @@ MAX_PLAN: Final = 1 << 30
 
 _CHUNK: Final = 1 << 20
 
+_OUTPUTS: Final = ("output", "page", "junit")
+"""Options that name files to write."""
+
 
 def is_stream(path: Path) -> bool:
     """Return whether a path stands for stdin or another pipe, whose name tells no format."""
@@ -38,6 +41,51 @@ def is_stream(path: Path) -> bool:
 def limits_of(options: argparse.Namespace) -> Limits:
     """Return the model limits from the options."""
     return Limits(options.max_nodes, options.max_bytes)
+
+
+def refuse_replaced(options: argparse.Namespace) -> None:
+    """
+    Refuse a command that would replace a file that the command reads, or write a file twice.
+
+    Raises
+    ------
+    InvalidOption
+        With the option whose file is another one's.
+    """
+    given = dict(vars(options))
+    outputs = {name: given.pop(name) for name in _OUTPUTS if isinstance(given.get(name), Path)}
+    if given.get("baseline") and given.get("update"):
+        outputs["baseline"] = Path(given.pop("baseline"))
+    elif given.get("baseline"):
+        given["baseline"] = Path(given["baseline"])
+    rest = [path for value in given.values() for path in _paths_in(value)]
+    for name, output in outputs.items():
+        if output.is_file() and any(path.exists() and path.samefile(output) for path in rest):
+            raise InvalidOption(
+                f"option --{name}: the command reads {str(output)!r}, which would be replaced"
+            )
+        if str(output) != "-":
+            rest.append(output.absolute())
+            if rest.count(rest[-1]) > 1:
+                raise InvalidOption(f"option --{name}: {str(output)!r} is written twice")
+
+
+def _paths_in(value: object) -> Iterator[Path]:
+    """Yield the paths in an option's value."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _paths_in(part)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let errors about the content of a plan file name the file."""
+    try:
+        yield
+    except PlanError as error:
+        raise fault(error.kind, f"{str(path)!r}: {error}") from error
 
 
 def read_model(path: Path) -> Path | bytes:
@@ -112,7 +160,8 @@ def load_plan(path: Path, limits: Limits = UNLIMITED) -> Plan:
             "ModelTooLarge",
             f"{str(path)!r} has more than {most:,} bytes, which max_bytes permits",
         )
-    plan = Plan.from_json(text)
+    with naming(path):
+        plan = Plan.from_json(text)
     limits.admit_plan(str(path), plan)
     return plan
 

@@ -365,7 +365,7 @@ memory: --budget BYTES
     {{pins}}: 'psram=logits*'; can be repeated
 --align [SPACE=]BYTES
     {{alignment}}; SPACE=BYTES for one space, such as sram=16
---inputs choice = inside
+--inputs choice
     {{inputs}}
 --outputs choice = inside
     {{outputs}}

@@ -1,6 +1,6 @@
 from .json_document import from_runtime_json
 from .live_programs import from_exported_program, from_jaxpr, from_joint_graph, from_train_step
-from .opening import SUFFIXES, load, open_model, open_partial, suffix_of
+from .opening import SUFFIXES, load, open_model, open_partial, signatures_for, suffix_of
 
 __all__ = [
     "SUFFIXES",
@@ -12,5 +12,6 @@ __all__ = [
     "load",
     "open_model",
     "open_partial",
+    "signatures_for",
     "suffix_of",
 ]

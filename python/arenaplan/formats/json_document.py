@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from arenaplan import _core
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import NotAModel, UnknownDim, fault
 from arenaplan.base.quoting import listed
 from arenaplan.graph import MAX_FILE, Graph
@@ -40,6 +41,7 @@ def open_document(source: Source) -> Callable[[Bind | None], Graph]:
     )
 
 
+@typed
 def from_runtime_json(
     text: str | bytes, *, parameters: Iterable[str] = (), name: str = ""
 ) -> Graph:

@@ -170,7 +170,7 @@ def from_train_step(
     if isinstance(unroll, bool) or not isinstance(unroll, int):
         raise InvalidOption(f"unroll: {unroll!r} is not a whole number")
     if unroll < 0:
-        raise ValueError(f"unroll: {unroll} is below 0")
+        raise InvalidOption(f"unroll: {unroll} is below 0")
     if not callable(step):
         raise InvalidOption(f"{type(step).__name__!r} is not a function that makes a training step")
     if pt2.has_tensors(args):

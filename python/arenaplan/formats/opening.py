@@ -7,6 +7,7 @@ package that parses a format is imported when the first file in the format is re
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import os
@@ -29,7 +30,7 @@ from arenaplan.graph.sizes import Bind, OpenBind, Source
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["load", "open_model", "open_partial", "suffix_of"]
+__all__ = ["load", "open_model", "open_partial", "signatures_for", "suffix_of"]
 
 
 class _Importer(NamedTuple):
@@ -46,6 +47,28 @@ _IMPORTERS: Mapping[str, _Importer] = {
     ".tflite": _Importer("arenaplan.tflite.files", "open_tflite"),
 }
 
+
+FOREIGN: Final[Mapping[str, str]] = {
+    ".pte": "a program of ExecuTorch, planned before: read the program of torch.export (.pt2) that "
+    "it was made of, or give a plan to its compiler (docs/integrations.md)",
+    **dict.fromkeys(
+        (".mlir", ".mlirbc", ".stablehlo"),
+        "StableHLO: give the function of JAX that it was made of to from_jaxpr",
+    ),
+    ".ort": "a model of ONNX Runtime: read the .onnx file that it was made of",
+    **dict.fromkeys((".task", ".litertlm"), "a bundle of LiteRT: take the .tflite files out of it"),
+    **dict.fromkeys(
+        (".keras", ".h5", ".pb"), "a model of TensorFlow: convert it to .tflite or .onnx"
+    ),
+    **dict.fromkeys((".mlpackage", ".mlmodel"), "a model of Core ML: export the original to .onnx"),
+    **dict.fromkeys(
+        (".pt", ".pth", ".bin"), "data of torch.save: export the program by torch.export (.pt2)"
+    ),
+    **dict.fromkeys(
+        (".gguf", ".safetensors"), "a file of weights without operators: export the model to .onnx"
+    ),
+}
+"""What files are that are not read, and what to do, by suffix."""
 
 SUFFIXES = tuple(suffix for suffix in _IMPORTERS if suffix != ".json")
 """Suffixes of files that are always models."""
@@ -189,6 +212,36 @@ def open_model(
     return limited
 
 
+def signatures_for(
+    source: Source, target: str | None, limits: Limits | None = None
+) -> Sequence[str | None]:
+    """
+    Return the signatures of a model that a target's runtime runs, each to be read by its name.
+
+    ``(None,)`` for a file with one entry point, and for TensorFlow Lite Micro, which runs the first
+    signature alone and whose total covers the whole file.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The model, as for :func:`load`.
+    target : str, optional
+        The target's name; by default that of the file format.
+    limits : Limits, optional
+        Limits for the file, as for :func:`open_model`.
+
+    Raises
+    ------
+    PlannerError, OSError
+        As :func:`load`.
+    """
+    if suffix_of(source) != ".tflite" or (target or "").partition(":")[0] == "tflm":
+        return (None,)
+    (limits or current()).admit(source)
+    names = importlib.import_module("arenaplan.tflite.files").signatures_of(source)
+    return names if len(names) > 1 else (None,)
+
+
 _OTHERS = {
     b"version https://git-lfs": "a pointer of Git LFS and not the file: 'git lfs pull' fetches it",
     b"<!doctype": "a page in HTML, such as a failed download leaves",
@@ -301,7 +354,11 @@ def suffix_of(source: Source) -> str:
         raise InvalidOption(f"the path or the content of a model file is needed, not {kind!r}")
     if not isinstance(source, bytes):
         suffix = Path(source).suffix.lower()
+        if suffix not in _IMPORTERS and Path(source).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(source))
         if suffix not in _IMPORTERS:
+            if suffix in FOREIGN:
+                raise NotAModel(f"{str(source)!r} is {FOREIGN[suffix]}")
             known = ", ".join(sorted(_IMPORTERS))
             raise NotAModel(f"{str(source)!r} has the suffix {suffix!r}; models end in {known}")
         return suffix

@@ -11,6 +11,7 @@ import numpy as np
 
 from arenaplan import _core
 from arenaplan.base.amounts import size_of
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, UndefinedValue, fault
 from arenaplan.base.limits import take_node
 from arenaplan.base.quoting import quoted
@@ -146,6 +147,7 @@ class GraphBuilder:
         """Declare a value that some node will produce, and return the index."""
         return self._declare(name, shape, dtype, "activation", alignment, space)
 
+    @typed
     def node(
         self,
         op: str,
@@ -260,6 +262,7 @@ class GraphBuilder:
         self.nodes.append(node)
         return node
 
+    @typed
     def replace_node(self, index: int, outputs: tuple[int | None, ...], effects: Effects) -> None:
         """Give a node other outputs and effects, before a plan is made."""
         self._change()

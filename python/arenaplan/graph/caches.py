@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, ShapeMismatch
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph.effects import Effects, InPlace
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.ops.own_ops import TRAINING
+from arenaplan.graph.values import Node
 
 
+@typed
 def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     """
     Return a graph in which some inputs are states that outputs replace in place.
@@ -26,6 +30,9 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     If new entries are appended behind the old entries, the state is as long as both: each run moves
     the entries down in place, dropping the oldest, and writes new entries at the end. In the first
     runs, zeros precede the entries, and a mask has to hide the zeros like left padding.
+
+    A cache that is converted before new entries are written, and converted back for the caller, is
+    kept in the type in between, as in models of 16 bits whose inputs and outputs have 32.
 
     Parameters
     ----------
@@ -60,7 +67,8 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     >>> [kept.values[index].name for index in kept.inputs], ap.plan(kept).arena_bytes
     (['key', 'at'], 2176)
     """
-    graph = _with_sliding(graph, None if pairs is None else {*pairs.items()})
+    chosen = None if pairs is None else {*pairs.items()}
+    graph = _with_sliding(_without_casts(graph, chosen), chosen)
     found = _overwritten(graph) if pairs is None else _named(graph, pairs)
     if not found:
         raise InvalidOption(
@@ -76,6 +84,56 @@ def keep_caches(graph: Graph, pairs: Mapping[str, str] | None = None) -> Graph:
     return kept
 
 
+def _without_casts(graph: Graph, pairs: set[tuple[str, str]] | None) -> Graph:
+    """Return a copy that hands on caches in the types in which Concat extends them."""
+    kept = graph.copy()
+    inputs, outputs = set(graph.inputs), set(graph.outputs)
+    readers: dict[int | None, list[Node]] = {}
+    for node in kept.nodes:
+        for at in node.inputs:
+            readers.setdefault(at, []).append(node)
+    makers = {node.outputs[0]: node for node in kept.nodes if node.op == "Cast" and not node.domain}
+    dropped: set[int] = set()
+    renamed: dict[int | None, int | None] = {}
+    for node in filter(partial(_extends, kept), kept.nodes):
+        (narrow, _), (made,) = node.inputs, node.outputs
+        ends = [new for new, cast in makers.items() if cast.inputs[0] == made and new in outputs]
+        if narrow not in makers or len(ends) != 1 or made is None or made in outputs:
+            continue
+        old, new = makers[narrow].inputs[0], ends[0]
+        if old not in inputs or new is None or new in readers:
+            continue
+        past, present = kept.values[old], kept.values[new]
+        is_named = pairs is None or (past.name, present.name) in pairs
+        is_lone = len(readers[old]) == len(readers[narrow]) == 1
+        if not is_named or not is_lone or past.dtype != present.dtype:
+            continue
+        for value in (past, present):
+            kept.values[value.index] = replace(value, dtype=kept.values[made].dtype)
+        dropped |= {makers[narrow].index, makers[new].index}
+        renamed.update({narrow: old, made: new})
+    left = [node for node in kept.nodes if node.index not in dropped]
+    place = {node.index: at for at, node in enumerate(left)}
+    kept.nodes = [
+        replace(
+            node,
+            index=place[node.index],
+            inputs=tuple(renamed.get(at, at) for at in node.inputs),
+            outputs=tuple(renamed.get(at, at) for at in node.outputs),
+            after=tuple(place[at] for at in node.after if at in place),
+        )
+        for node in left
+    ]
+    return kept
+
+
+def _extends(graph: Graph, node: Node) -> bool:
+    """Return whether a node appends entries to a value, behind those that the value has."""
+    if node.op != "Concat" or node.domain or len(node.inputs) != 2 or node.outputs[0] is None:
+        return False
+    return bool(node.attributes["axis"] % len(graph.values[node.outputs[0]].shape))
+
+
 def _with_sliding(graph: Graph, pairs: set[tuple[str, str]] | None) -> Graph:
     """
     Return a copy in which inputs that Concat extends are as long as Concat's outputs.
@@ -86,9 +144,7 @@ def _with_sliding(graph: Graph, pairs: set[tuple[str, str]] | None) -> Graph:
     kept = graph.copy()
     readers: Counter[int | None] = Counter(at for node in graph.nodes for at in node.inputs)
     inputs, outputs = set(graph.inputs), set(graph.outputs)
-    for node in graph.nodes:
-        if node.op != "Concat" or node.domain or len(node.inputs) != 2:
-            continue
+    for node in filter(partial(_extends, graph), graph.nodes):
         (old, new), (made,) = node.inputs, node.outputs
         if old not in inputs or new is None or made not in outputs or readers[old] != 1:
             continue
@@ -96,7 +152,7 @@ def _with_sliding(graph: Graph, pairs: set[tuple[str, str]] | None) -> Graph:
         if pairs is not None and (past.name, present.name) not in pairs:
             continue
         axis = node.attributes["axis"] % len(present.shape)
-        if axis == 0 or past.dtype != present.dtype:
+        if past.dtype != present.dtype:
             continue
         batch = present.shape[0]
         first, count = (

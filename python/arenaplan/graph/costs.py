@@ -131,7 +131,7 @@ def require_kernels(target: str, graph: Any) -> None:
     UnsupportedOp
         If no kernel runs a node; the message names the node.
     """
-    if target in _KERNELS and graph.target in ("numpy", "tflm"):
+    if target in _KERNELS and graph.target in ("numpy", "tflm", target):
         _KERNELS[target](graph)
 
 

@@ -13,11 +13,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 
 from arenaplan import _core
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import (
     InvalidOption,
     PlannerError,
@@ -160,13 +161,17 @@ class Graph(GraphBuilder):
         ]
         self._core = None if core is None else _core.Graph.from_json(core.encode())
 
+    @typed
     def with_after(self, after: Iterable[Iterable[int]]) -> Graph:
         """Return a copy whose nodes run after other nodes, by index, than here."""
-        copy = self.copy()
+        copy, after = self.copy(), [*after]
+        if len(after) != len(self.nodes):
+            raise InvalidOption(f"after: {len(after)} rows for {len(self.nodes)} nodes")
         rows = zip(self.nodes, after, strict=True)
         copy.nodes = [replace(node, after=tuple(nodes)) for node, nodes in rows]
         return copy
 
+    @typed
     def scheduled(
         self,
         schedule: Iterable[int | _core.Transfer],
@@ -242,6 +247,7 @@ class Graph(GraphBuilder):
         copy._has_weights, copy._core = self._has_weights, scheduled
         return copy
 
+    @typed
     def for_plan(self, plan: _core.Plan) -> Graph:
         """
         Return the graph to which the steps of ``plan`` refer.
@@ -267,6 +273,7 @@ class Graph(GraphBuilder):
         copy._owners = {**self._owners, self._owner: len(self.values)}
         return copy
 
+    @typed
     def add_variant(self, target: str, make: Callable[[], Graph]) -> None:
         """
         Declare that the named runner sees another graph, returned by ``make``.
@@ -285,6 +292,7 @@ class Graph(GraphBuilder):
         if self._refusal is None:
             self._refusal = error
 
+    @typed
     def for_target(self, target: str) -> Graph:
         """
         Return the graph that a runner sees.
@@ -337,6 +345,7 @@ class Graph(GraphBuilder):
         """
         return self.core.to_json()
 
+    @typed
     def save(self, path: str | os.PathLike[str]) -> None:
         """
         Write the graph to a file, which is replaced at once or unchanged.
@@ -349,6 +358,7 @@ class Graph(GraphBuilder):
         _core.write_files([(path, self.to_json().encode())])
 
     @classmethod
+    @typed
     def from_json(cls, text: str | bytes) -> Graph:
         """
         Return the graph in JSON text.
@@ -360,16 +370,17 @@ class Graph(GraphBuilder):
         GraphError, SizeError
             If the values and nodes are not a valid graph.
         """
-        data = text.encode() if isinstance(text, str) else text
-        return cls.of_core(_core.Graph.from_json(data))
+        return cls.of_core(_core.Graph.from_json(text))
 
     @classmethod
+    @typed
     def load(cls, path: str | os.PathLike[str]) -> Graph:
         """Read a graph from a file that :meth:`save` wrote; raises as :meth:`from_json`."""
-        with open(path, "rb") as file:
+        with open(os.fspath(path), "rb") as file:
             return cls.from_json(file.read(MAX_FILE + 1))
 
     @classmethod
+    @typed
     def of_core(cls, core: _core.Graph) -> Graph:
         """Return the graph whose Rust graph is ``core``."""
         text = core.to_json()
@@ -441,10 +452,12 @@ class Graph(GraphBuilder):
                 self._core = self._core.with_pins(list(self._pins.items()))
         return self._core
 
+    @typed
     def variant(self, target: str) -> Graph:
         """Return the graph that a target sees: a variant, or this graph."""
         return self.for_target(target) if target in self._variants else self
 
+    @typed
     def core_for(
         self,
         workspace: str,
@@ -558,14 +571,17 @@ class Graph(GraphBuilder):
         self.composed = None  # The composer's state knows the existing constants.
         return index
 
+    @typed
     def initial(self, index: int) -> np.ndarray | None:
         """Return the initial content of state ``index``; ``None`` for zeros."""
         return self._initials.get(index)
 
+    @typed
     def has_data(self, index: int) -> bool:
         """Whether the data of constant ``index`` is known or can be loaded."""
         return index in self._constants
 
+    @typed
     def data(self, index: int) -> np.ndarray:
         """
         Return the data of constant ``index`` as a read-only array.
@@ -577,7 +593,9 @@ class Graph(GraphBuilder):
         """
         data = self._constants.get(index)
         if data is None:
-            raise UndefinedValue(f"constant {self.values[index].name!r} has no data")
+            known = isinstance(index, SupportsIndex) and 0 <= index < len(self.values)
+            name = quoted(self.values[index].name) if known else index
+            raise UndefinedValue(f"constant {name} has no data")
         if callable(data):
             if hasattr(data, "quantized"):
                 self._loads[index] = data
@@ -589,6 +607,7 @@ class Graph(GraphBuilder):
             self._constants[index] = data
         return data
 
+    @typed
     def quantized(self, index: int) -> Quantized | None:
         """Return the quantized integers behind constant ``index``, if known."""
         load = self._loads.get(index, self._constants.get(index))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from arenaplan import _core
 from arenaplan._core import Plan
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph.graph import Graph
 
@@ -55,6 +56,7 @@ class Model:
     {'batch': 4}
     """
 
+    @typed
     def __init__(
         self,
         name: str,
@@ -101,7 +103,7 @@ class Model:
     @classmethod
     def from_json(cls, text: str | bytes) -> Model:
         """Return the model that JSON text holds; raises as :meth:`load`."""
-        return cls._of(_core.Model.from_json(text.encode() if isinstance(text, str) else text))
+        return cls._of(_core.Model.from_json(text))
 
     def to_json(self) -> str:
         """Return the model as JSON text; equal models give equal text."""

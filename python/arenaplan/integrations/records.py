@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 
 from arenaplan.base.errors import ModelError, PlannerError, fault
 
-__all__ = ["ImageHeader", "header", "index", "read", "read_at"]
+__all__ = ["ImageHeader", "header", "index", "read", "read_at", "to_array_record"]
 
 _MARK: Final = struct.pack("<I", 0xCED7230A)
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
@@ -57,7 +58,7 @@ def read(
     OSError
         If the file cannot be read.
     """
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         size, at = os.fstat(file.fileno()).st_size, 0
         while at < size:
             try:
@@ -73,7 +74,7 @@ def read(
 
 def read_at(path: str | os.PathLike[str], offset: int) -> bytes:
     """Return the record that begins at a byte, which :func:`index` has; raises as :func:`read`."""
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if not 0 <= offset < size:
             raise fault(
@@ -92,7 +93,7 @@ def index(path: str | os.PathLike[str]) -> dict[int, int]:
         If a line is not a key and a byte; the message names the line.
     """
     found: dict[int, int] = {}
-    with open(path, "rb") as file:
+    with open(os.fspath(path), "rb") as file:
         for number, line in enumerate(file, 1):
             words = line.split()
             if len(words) != 2 or not all(word.isdigit() for word in words):
@@ -128,6 +129,40 @@ def header(record: bytes) -> ImageHeader:
         )
     labels = tuple(np.frombuffer(record, "<f4", count, _IMAGE.size).tolist()) or (label,)
     return ImageHeader(labels, number, second, record[end:])
+
+
+def to_array_record(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    skip: Callable[[PlannerError], object] | None = None,
+) -> int:
+    """
+    Copy the records of a file to an ArrayRecord file, which is replaced at the end.
+
+    Requires the package ``array_record``. Arguments and errors are those of :func:`read`.
+
+    Returns
+    -------
+    int
+        The number of records.
+    """
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    part, count = f"{os.fspath(target)}.part", 0
+    try:
+        writer = ArrayRecordWriter(part, "group_size:1")
+        try:
+            for record in read(source, skip=skip):
+                writer.write(record)
+                count += 1
+        finally:
+            writer.close()
+        os.replace(part, target)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+    return count
 
 
 def _record(file: BinaryIO, start: int, size: int) -> tuple[bytes, int]:

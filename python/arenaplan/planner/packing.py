@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from arenaplan import _core
 from arenaplan._core import Packing
 from arenaplan.base.amounts import size_of, whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.progress import Progress, checked_seconds
 from arenaplan.planner.spaces import Space
@@ -142,6 +143,7 @@ class Problem:
     separate: Sequence[tuple[int, int]] = ()
     reserved: Sequence[Range] | Mapping[str, Sequence[Range]] = ()
 
+    @typed
     def pack(
         self,
         *,
@@ -203,6 +205,7 @@ class Problem:
             raise InvalidOption(f"there is no space {space!r}, only {', '.join(names)}")
         return _core.pack_blame(columns, names.index(space) if space is not None else 0)
 
+    @typed
     def repack(self, old: Sequence[int | None], *, seed: int = 0) -> Repacking:
         """
         Pack again after the problem has changed, so that few buffers leave the old offsets.
@@ -312,6 +315,7 @@ def describe(space: Space, reserved: Iterable[Range]) -> Described:
     return space.name, capacity, alignment, [_reserved(zone) for zone in reserved]
 
 
+@typed
 def pack(
     sizes: Iterable[int | str],
     live: Iterable[Sequence[int]],

@@ -14,6 +14,7 @@ from math import inf
 from typing import (
     Annotated,
     Any,
+    Final,
     Literal,
     TypeAlias,
     TypedDict,
@@ -34,6 +35,8 @@ Effort: TypeAlias = Literal["fast", "default", "max"]
 InputMemory: TypeAlias = Literal["inside", "keep", "reuse", "caller"]
 OutputMemory: TypeAlias = Literal["inside", "caller"]
 
+_COPY_INPUTS: Final = frozenset({"c-code"})
+"""Targets whose programs copy inputs into the arena, so that no caller sees the bytes again."""
 _MOST_SLOWDOWN = 1e6
 """From here on, bytes alone count."""
 
@@ -62,11 +65,12 @@ class PlanOptions:
         "up to a minute or two",
     ] = "default"
     inputs: Annotated[
-        InputMemory,
+        InputMemory | None,
         "memory of graph inputs: inside is the arena, from the start of a run to the last reader; "
         "keep the arena, until the end of a run; reuse the arena, where results may overwrite "
-        "them; caller a read-only buffer of the caller",
-    ] = "inside"
+        "them; caller a read-only buffer of the caller; by default inside, and reuse for c-code, "
+        "whose functions copy inputs into the arena",
+    ] = None
     outputs: Annotated[
         OutputMemory,
         "memory of graph outputs: the arena or a buffer of the caller, which then also holds the "
@@ -113,7 +117,7 @@ class PlanKeywords(TypedDict, total=False):
     alignment: int | None
     optimize: str | Iterable[str]
     effort: Effort
-    inputs: InputMemory
+    inputs: InputMemory | None
     outputs: OutputMemory
     workspace: WorkspacePolicy | None
     max_slowdown: float | None
@@ -197,17 +201,19 @@ def core_options(options: PlanOptions, target: Target) -> dict[str, object]:
     for name in ("effort", "inputs", "outputs", "workspace"):
         given: Any = getattr(options, name)
         known = option_choices(name)
-        if given not in known and not (given is None and name == "workspace"):
+        if given not in known and not (given is None and name in ("inputs", "workspace")):
             raise InvalidOption(f"option {name}: there is no {given!r}{_meant(given, known)}")
     names = technique_names(options.optimize, target)
-    inputs = "inside" if options.inputs == "keep" else options.inputs
+    inputs = options.inputs
+    if inputs is None:
+        inputs = "reuse" if target.name in _COPY_INPUTS else "inside"
     return {
         "target": target,
         "alignment": None if options.alignment is None else checked_alignment(options.alignment),
         "optimize": None if names is None else ",".join(names) or "none",
         "effort": options.effort,
-        "preserve_inputs": options.inputs == "keep",
-        "inputs": inputs,
+        "preserve_inputs": inputs == "keep",
+        "inputs": "inside" if inputs == "keep" else inputs,
         "outputs": options.outputs,
         "workspace": options.workspace,
         "capacity": checked_budget(options.budget),

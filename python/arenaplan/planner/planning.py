@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias, Unpack
 from arenaplan import _core
 from arenaplan._core import Paging, Plan, RecomputeCurve, SharedPlan, Strips, Target
 from arenaplan.base.amounts import elements_of, parse_size, whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel
 from arenaplan.base.html_tables import html_table
 from arenaplan.base.progress import Progress, Watch, checked_seconds
@@ -196,6 +197,7 @@ def plan(
     return result
 
 
+@typed
 def recompute_curve(
     graph: Graph | Source,
     options: PlanOptions | None = None,
@@ -320,6 +322,7 @@ class _Memories(NamedTuple):
     homes: list[tuple[int, int]]
 
 
+@typed
 def plan_together(
     graphs: Sequence[Graph | Source],
     together: Together,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from arenaplan._core import PlacedWorkspace, Placement, Plan
+from arenaplan.base.arguments import typed
 from arenaplan.graph import Graph
 from arenaplan.graph.given import graph_of
 from arenaplan.graph.sizes import Source
@@ -42,6 +43,7 @@ class Spilled:
     reason: str
 
 
+@typed
 def spilled(
     graph: Graph | Source, plan: Plan, pins: Mapping[str, str] | None = None
 ) -> list[Spilled]:

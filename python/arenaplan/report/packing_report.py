@@ -10,7 +10,7 @@ from arenaplan._core import Packing
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph.graph import WHOLE
 from arenaplan.report.curves import Span, tops
-from arenaplan.report.report_document import VERSION, covers_document
+from arenaplan.report.report_document import FORMAT, VERSION, covers_document
 from arenaplan.report.svg import map_svg
 
 _MOST_STEPS: Final = 1 << 20
@@ -95,7 +95,7 @@ def report_of_packing(
         if peak is not None and start <= peak < end and row["bytes"]
     ]
     return {
-        "format": "arenaplan-report",
+        "format": FORMAT,
         "version": VERSION,
         "model": name,
         "target": "buffers",

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
+from arenaplan.base.arguments import typed
 from arenaplan.planner.changes import Change, Diff
+from arenaplan.report.report_document import checked_report
 from arenaplan.report.svg import recompute_svg
 
 MODULES: Final = (
@@ -34,6 +36,7 @@ _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const) )",
 Report = Mapping[str, Any]
 
 
+@typed
 def map_page(
     reports: Sequence[Report],
     *,
@@ -65,7 +68,7 @@ def map_page(
     (True, False)
     """
     content = {
-        "reports": [_packed(report) for report in reports],
+        "reports": [_packed(checked_report(report)) for report in reports],
         "labels": list(labels or [""] * len(reports)),
         "bases": list(bases or [0] * len(reports)),
         "changes": None if changes is None else _words(changes),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
 from arenaplan._core import Covers, PlacedWorkspace, Placement, Plan, RecomputeCurve
-from arenaplan.base.errors import fault
+from arenaplan.base.arguments import typed
+from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.base.quoting import listed
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.given import graph_of
 from arenaplan.graph.origin import layer_of
@@ -18,9 +20,11 @@ from arenaplan.planner.planning import Explanation
 from arenaplan.report.curves import Span, tops
 from arenaplan.report.recompute_report import curve_of
 
+FORMAT: Final = "arenaplan-report"
 VERSION: Final = 1
 
 
+@typed
 def report_of(
     plan: Plan,
     graph: Graph | Source | None = None,
@@ -89,6 +93,20 @@ def report_schema() -> str:
     return files(__package__).joinpath("report.schema.json").read_text("utf-8")
 
 
+def checked_report(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """
+    Return the report that a picture is made of.
+
+    Raises
+    ------
+    InvalidOption
+        If the mapping is no report.
+    """
+    if report.get("format") != FORMAT:
+        raise InvalidOption(f"option report: a mapping with {listed(report)} is no {FORMAT}")
+    return report
+
+
 def covered_part(covers: Covers) -> str:
     """Return the part of a model that a plan covers, for people."""
     if covers.is_whole and covers.signature:
@@ -112,11 +130,13 @@ class _Maker:
     """Builds the parts of a report."""
 
     def __init__(self, plan: Plan, graph: Graph | Source | None, total_bytes: int | None) -> None:
-        graph = None if graph is None else graph_of(graph)
-        self.plan, self.graph, self.total_bytes = plan, graph, total_bytes
         self.rows: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
         """The steps as in plan files."""
         self.places = plan.placements
+        graph = None if graph is None else graph_of(graph)
+        if graph is not None and _mismatch(graph, plan, self.places):
+            graph = graph.variant(plan.target.name).for_plan(plan)
+        self.plan, self.graph, self.total_bytes = plan, graph, total_bytes
         if graph is not None and _mismatch(graph, plan, self.places):
             raise fault(
                 "PlanMismatch", f"the plan of {plan.model!r} is not for graph {graph.name!r}"
@@ -148,7 +168,7 @@ class _Maker:
         by_index = dict(zip(self.indices, values, strict=True))
         estimate = plan.estimate
         return {
-            "format": "arenaplan-report",
+            "format": FORMAT,
             "version": VERSION,
             "model": plan.model,
             "target": plan.target.name,

@@ -8,7 +8,9 @@ from itertools import pairwise
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
+from arenaplan.base.arguments import typed
 from arenaplan.report.recompute_report import HEIGHT, curve_lines, unit
+from arenaplan.report.report_document import checked_report
 
 WIDTH: Final = 760
 _LEFT, _RIGHT, _TOP = 70, 10, 26
@@ -27,6 +29,7 @@ _LETTER = 6.4
 """Approximate letter width, in pixels."""
 
 
+@typed
 def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     """
     Draw a plan: address over time, and each memory's curves.
@@ -48,6 +51,7 @@ def map_svg(report: Mapping[str, Any], most: int | None = None) -> str:
     >>> drawing.startswith("<svg "), "x &lt;1&gt;" in drawing
     (True, True)
     """
+    report = checked_report(report)
     items = [row for row in (*report["values"], *report["workspaces"]) if row["live"] is not None]
     items.sort(key=lambda row: -row["bytes"] * (row["live"][1] - row["live"][0]))
     drawn = items if most is None else items[:most]

@@ -7,10 +7,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from arenaplan.base.arguments import typed
+from arenaplan.report.report_document import checked_report
+
 _STEP: Final = 1000
 """Microseconds that a step takes in the trace, where no timetable says more."""
 
 
+@typed
 def map_trace(report: Mapping[str, Any]) -> str:
     """
     Return a plan as JSON trace events, for https://ui.perfetto.dev.
@@ -35,6 +39,7 @@ def map_trace(report: Mapping[str, Any]) -> str:
     >>> sorted({event["name"] for event in trace["traceEvents"] if event["ph"] == "X"})
     ['Neg Neg_0', 'x', 'y']
     """
+    report = checked_report(report)
     events = [*_steps(report)]
     arenas = [space for space in report["spaces"] if not space["caller"]]
     for process, (space, curve) in enumerate(zip(arenas, report["curves"], strict=True), start=2):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.code_walk import CodeWalk
 from arenaplan.tflite.reader.composites import decomposed
-from arenaplan.tflite.reader.entries import chosen, covers_of
+from arenaplan.tflite.reader.entries import chosen, covers_of, entries_of
 from arenaplan.tflite.reader.offline import read_offsets
 from arenaplan.tflite.reader.runnable import RunnableWalk
 from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
@@ -30,7 +30,7 @@ from arenaplan.tflite.runtime.build import KERNEL_SETS, REFERENCE, Build
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_for_tflm", "load_tflite", "open_tflite", "own_arena"]
+__all__ = ["graph_for_tflm", "load_tflite", "open_tflite", "own_arena", "signatures_of"]
 
 
 def load_tflite(source: Source, *, bind: Bind | None = None, signature: str | None = None) -> Graph:
@@ -92,19 +92,36 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
 
     def graph_with(bind: Bind | None) -> Graph:
         whole = decomposed(model)
+
+        def code(*, streams: bool) -> Graph:
+            seen = covered(CodeWalk(whole, name, bind, streams=streams).run())
+            seen.target = "c-code"
+            return seen
+
         graph = covered(Walk(whole, name, bind).run())
         graph.target = "litert" if covers.signature else "tflm"
         graph.add_variant("numpy", lambda: covered(RunnableWalk(whole, name, bind).run()))
-        graph.add_variant("c-code", lambda: covered(CodeWalk(whole, name, bind).run()))
-        graph.add_variant(
-            "c-code-rows", lambda: covered(CodeWalk(whole, name, bind, streams=True).run())
-        )
+        graph.add_variant("cupy", lambda: graph.for_target("numpy"))
+        graph.add_variant("c-code", lambda: code(streams=False))
+        graph.add_variant("c-code-rows", lambda: code(streams=True))
         graph.add_variant("tflm", tflm)
         for kernels in KERNEL_SETS:
             graph.add_variant(f"tflm:{kernels}", partial(tflm, Build(kernels, shares=True)))
         return graph
 
     return graph_with
+
+
+def signatures_of(source: Source) -> tuple[str, ...]:
+    """
+    Return the names of a file's entry points.
+
+    Raises
+    ------
+    PlannerError, OSError
+        If the model is malformed, or the file cannot be read.
+    """
+    return tuple(entries_of(parse(read_bytes(source)[0])))
 
 
 def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Graph:

@@ -1,4 +1,5 @@
 from .declared_operators import Op, operator
+from .exchanging import KVStore, exchange
 from .gradients import (
     Site,
     TrainingGraph,
@@ -14,6 +15,7 @@ from .training import StepReport, Trainer
 
 __all__ = [
     "Inferred",
+    "KVStore",
     "Op",
     "Operators",
     "Site",
@@ -24,6 +26,7 @@ __all__ = [
     "adam",
     "clip_by_norm",
     "clip_by_value",
+    "exchange",
     "gradient",
     "group",
     "op",

@@ -180,13 +180,14 @@ def _fitting(effects: Effects, schema: Schema) -> EffectsRule:
     in_place = tuple(InPlace(*pair) for pair in effects.in_place)
     views = tuple(View(*pair) for pair in effects.views)
     inputs, outputs = len(schema.inputs), len(schema.outputs)
-    pairs: list[InPlace | View] = [*in_place, *views]
-    for x, y in [(each.input, each.output) for each in pairs]:
+    pairs = [pair[:2] for pair in in_place] + [pair[:2] for pair in views]
+    pairs += [(x, 0) for x in (*effects.mutates, *effects.ignores)]
+    for x, y in pairs:
         if y >= outputs or (x >= inputs and not schema.is_variadic):
             raise fault(
                 "InvalidEffect",
                 f"operator {schema.label} has {inputs} inputs and {outputs} outputs, and no pair "
-                f"{x, y} of them",
+                f"{x}, {y} of them",
             )
 
     def rule(op: Op, made: Sequence[Operand | None]) -> Effects:

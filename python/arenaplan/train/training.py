@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan._core import Plan, write_files
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.formats.onnx.with_weights import with_weights
 from arenaplan.planner.plan_options import PlanKeywords, PlanOptions
@@ -230,6 +231,7 @@ class Trainer:
                     return f"{kind} {name!r}"
         return None
 
+    @typed
     def fit(
         self,
         batches: Iterable[Mapping[str, ArrayLike]],
@@ -273,6 +275,7 @@ class Trainer:
         """Return copies of parameters and statistics, by name."""
         return self._executor.states()
 
+    @typed
     def restore(self, states: Mapping[str, ArrayLike], *, steps: int | None = None) -> None:
         """
         Set named parameters and statistics; an error changes nothing.
@@ -291,6 +294,7 @@ class Trainer:
         """
         self._executor.restore(states, runs=steps)
 
+    @typed
     def save(self, path: str | os.PathLike[str]) -> None:
         """
         Write parameters, statistics, step count and seed to a safetensors file.
@@ -312,6 +316,7 @@ class Trainer:
         }
         write_files([(path, save(arrays, {"arenaplan": json.dumps(facts)}))])
 
+    @typed
     def save_onnx(self, model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
         """
         Write a copy of the loaded ONNX model with the current parameters.
@@ -335,6 +340,7 @@ class Trainer:
         arrays = {name: states[name] for name in names if name in states}
         write_files([(path, with_weights(model, arrays))])
 
+    @typed
     def load(self, path: str | os.PathLike[str]) -> None:
         """
         Continue from a file written by :meth:`save`, with the file's seed.

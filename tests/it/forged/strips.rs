@@ -1,13 +1,14 @@
 //! Rules of `check/strip_replay.rs`: rows that are made strip by strip, and their line buffers.
 
 use arenaplan::graph::{Choice, Window};
-use arenaplan::plan::{LineBuffer, RowsInPlace, Strips, WorkspacePolicy};
+use arenaplan::plan::{InputMemory, LineBuffer, RowsInPlace, Strips, WorkspacePolicy};
 use arenaplan::{
-    DType, Effects, Graph, Node, NodeId, Plan, Target, Technique, Techniques, Value, ValueKind,
+    DType, Effects, Graph, Node, NodeId, Plan, Target, Technique, Techniques, Value, ValueId,
+    ValueKind,
 };
 use serde_json::{Value as Json, json};
 
-use super::{raw, refuse, row, step};
+use super::{accept, raw, refuse, row, step, value};
 use crate::check::forge;
 use crate::planners::ideal_planner;
 
@@ -426,4 +427,63 @@ fn windows_change_the_digest() {
     for (at, digest) in digests.iter().enumerate() {
         assert!(!digests[..at].contains(digest), "{at}");
     }
+}
+
+/// A convolution of *x* and a pool with a stride of 2, whose rows have twice as many bytes.
+fn narrowing() -> Case {
+    let mut builder = Graph::builder("narrowing");
+    let mut image = |name: &str, kind, rows, columns| {
+        let value = Value::new(name, kind, DType::UINT8, [1, rows, columns]).unwrap();
+        builder.add_value(value)
+    };
+    let x = image("x", ValueKind::Input, HEIGHT, 32);
+    let a = image("a", ValueKind::Activation, HEIGHT, 32);
+    let p = image("p", ValueKind::Activation, HEIGHT / 2, 64);
+    let conv = Node::new("a", "Conv").reads([x]).writes([a]).window(window(0, 3, 1, 1));
+    let a = builder.add_node(conv);
+    let pool = Node::new("p", "Pool").reads([ValueId::new(1)]).writes([p]);
+    let p = builder.add_node(pool.window(window(0, 2, 2, 0)));
+    builder.add_output(ValueId::new(2));
+    let graph = builder.build().unwrap();
+    let buffers = vec![LineBuffer { value: 1, offset: 0, rows: 2 }];
+    let strips = [(p, Strips { rows: 1, buffers, in_place: Vec::new() })];
+    let planner = ideal_planner().alignment(1).workspace(WorkspacePolicy::None);
+    let planner = planner.inputs(InputMemory::Reuse).strips(&strips);
+    let plan = planner.plan_steps(&graph, &[vec![a, p]]).unwrap();
+    (graph, plan)
+}
+
+/// Row *r* of *p* is made when rows from 2 *r* - 1 on of *x* are still needed.
+#[test]
+fn rows_are_written_over_input_rows_that_no_later_strip_needs() {
+    let (_, plan) = narrowing();
+    // Before the last strip, 5 rows of *p* are written, and rows of *x* from row 9 on are needed.
+    assert_eq!(plan.arena_bytes(), 12 * 32 + (5 * 64 - 9 * 32) + 2 * 32);
+    accept("the distance is larger", narrowing(), |json| {
+        let start = value(json, "p")["offset"].as_u64().unwrap();
+        value(json, "x")["offset"] = (start + 40).into();
+        json["workspaces"][0]["offset"] = (start + 40 + 12 * 32).into();
+    });
+    refuse(vec![
+        row("a row is written before it was read", narrowing(), "PlanOverlap", "share byte", {
+            |json| {
+                let start = value(json, "p")["offset"].as_u64().unwrap();
+                value(json, "x")["offset"] = (start + 31).into();
+            }
+        }),
+        row("the step shares nothing", narrowing(), "PlanOverlap", "", {
+            |json| step(json, "p")["shares"] = json!([])
+        }),
+    ]);
+}
+
+/// Kernels with scratch memory may make rows of several nodes in one call.
+#[test]
+fn rows_are_written_over_no_input_where_kernels_have_scratch_memory() {
+    let (graph, plan) = narrowing();
+    let forged = forge(&plan, |json| {
+        json["target"] = serde_json::to_value(Target::NUMPY).unwrap();
+    });
+    let refused = forged.and_then(|forged| forged.check(&graph).map(|_| ())).unwrap_err();
+    assert!(refused.to_string().contains("input 0"), "{refused}");
 }

@@ -85,8 +85,8 @@ impl<'a> Leaves<'a> {
     /// Returns whether the caller's limits, or else the effort limit, are reached.
     pub(super) fn are_over(&self) -> bool {
         let Budget { deadline, nodes, options, .. } = *self.budget;
-        let limits = &options.unwrap_or(&DEFAULT).tuning.limits;
-        let largest = limits.unlimited_effort.saturating_mul(PACKINGS).min(self.budget.share());
+        let largest =
+            options.unwrap_or(&DEFAULT).effort.saturating_mul(PACKINGS).min(self.budget.share());
         let unlimited = deadline.is_none() && nodes.is_none();
         self.budget.exhausted()
             || nodes.is_some_and(|limit| self.nodes >= limit)

@@ -19,6 +19,7 @@ use crate::solve::model::arith::{index, number};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::{Item, Model};
+use crate::solve::tuning;
 
 /// Cuts that become tight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +231,7 @@ impl<'m> Network<'m> {
 
     /// Makes the cuts of all nodes tight; false if this takes too long.
     fn balance(&mut self, clock: &Clock<'_>) -> bool {
-        let most = clock.tuning().assume.growth_effort;
+        let most = tuning::assume::GROWTH_EFFORT;
         let before = clock.effort();
         for direction in [PathDirection::Forward, PathDirection::Backward] {
             for start in 0..self.ground() {

@@ -7,7 +7,6 @@ use crate::base::Result;
 use crate::solve::model::Model;
 use crate::solve::model::arith::{index, number};
 use crate::solve::model::memory::{filled, with_capacity};
-use crate::solve::tuning::AssumeTuning;
 
 /// Cuts that are assumed to be tight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +40,11 @@ pub(crate) struct Joined {
 /// still a packing of `model`. Infeasibility of the joined model proves nothing then.
 ///
 /// Returns nothing if no cut is joined, or if alignments, pins or pads matter.
-pub(crate) fn join(
-    model: &Model,
-    target: u64,
-    cuts: Cuts,
-    tuning: &AssumeTuning,
-) -> Result<Option<Joined>> {
+pub(crate) fn join(model: &Model, target: u64, cuts: Cuts) -> Result<Option<Joined>> {
     if !model.is_plain() {
         return Ok(None);
     }
-    let mut blocks = JoinBlocks::new(model, target, *tuning)?;
+    let mut blocks = JoinBlocks::new(model, target)?;
     let count = blocks.list.len();
     let mut again = true;
     while again {
@@ -94,12 +88,11 @@ struct JoinBlocks {
     /// Each section's load, and the common capacity, in grains.
     loads: Vec<u64>,
     roof: u64,
-    tuning: AssumeTuning,
 }
 
 impl JoinBlocks {
     /// Returns a block for each item.
-    fn new(model: &Model, target: u64, tuning: AssumeTuning) -> Result<Self> {
+    fn new(model: &Model, target: u64) -> Result<Self> {
         let moments = model.loads.len() + 1;
         let mut loads = with_capacity(model.loads.len(), "sections")?;
         loads.extend(model.loads.iter().map(|load| load.grains));
@@ -110,7 +103,6 @@ impl JoinBlocks {
             changed: filled(true, moments, "sections")?,
             loads,
             roof: target / model.grain,
-            tuning,
         };
         for (item, it) in model.items.iter().enumerate() {
             let members = vec![(number(item), 0)];
@@ -139,8 +131,8 @@ impl JoinBlocks {
         };
         let (dying, born) = (side(&self.dying[moment]), side(&self.born[moment]));
         match cuts {
-            Cuts::Certain | Cuts::Whole => whole(&dying, &born, &self.tuning).into_iter().collect(),
-            Cuts::Parts => parts(dying, born, &self.tuning),
+            Cuts::Certain | Cuts::Whole => whole(&dying, &born).into_iter().collect(),
+            Cuts::Parts => parts(dying, born),
         }
     }
 
@@ -227,13 +219,12 @@ mod tests {
     use crate::base::LiveRange;
     use crate::problem::Buffer;
     use crate::solve::testing::model_of;
-    use crate::solve::tuning::Tuning;
 
     /// Joins items given as first step, last step and size.
     fn joined(rows: &[(u32, u32, u64)], target: u64, cuts: Cuts) -> Option<Joined> {
         let buffer = |&(start, end, size)| Buffer::new(size, LiveRange::new(start, end).unwrap());
         let model = model_of(rows.iter().map(buffer).collect());
-        join(&model, target, cuts, &Tuning::DEFAULT.assume).unwrap()
+        join(&model, target, cuts).unwrap()
     }
 
     #[test]

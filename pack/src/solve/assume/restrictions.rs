@@ -20,6 +20,7 @@ use crate::solve::exact::turns::Turns;
 use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
 use crate::solve::options::Methods;
+use crate::solve::tuning;
 
 /// The cuts that each restricted model assumes to be tight; the last model assumes nothing.
 const ASSUMPTIONS: [Cuts; 3] = [Cuts::Whole, Cuts::Parts, Cuts::Certain];
@@ -96,7 +97,7 @@ impl Restrictions {
     /// Runs a search in the next model, and returns the offsets if a packing is found.
     pub(crate) fn step(&mut self, core: &Model, clock: &Clock<'_>) -> Result<(Outcome, Vec<u64>)> {
         for _ in 0..2 * ASSUMPTIONS.len() {
-            let number = self.next(clock.tuning().assume.turns_each);
+            let number = self.next(tuning::assume::TURNS_EACH);
             let slot = &mut self.slots[number];
             if let RestrictedSlot::New = slot {
                 let restriction = restricted(core, self.target, number, clock)?;
@@ -146,7 +147,7 @@ fn restricted(
     clock: &Clock<'_>,
 ) -> Result<Option<Restriction>> {
     let joined = match permitted(number, clock.methods()) {
-        Some(cuts) => join(core, target, cuts, &clock.tuning().assume)?,
+        Some(cuts) => join(core, target, cuts)?,
         None => None,
     };
     if joined.is_none() && number != CERTAIN {
@@ -161,7 +162,7 @@ impl Restriction {
         let model = joined.as_ref().map_or(core, Joined::model);
         // A search with so many items hardly ever ends. Joined items may be few even for many
         // items.
-        if model.items.len() > clock.tuning().portfolio.small_core {
+        if model.items.len() > tuning::portfolio::SMALL_CORE {
             return Ok(None);
         }
         let turns = Turns::new(model, 0, clock);

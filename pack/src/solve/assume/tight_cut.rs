@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 use core::cmp::Ordering;
 use core::ops::RangeInclusive;
 
-use crate::solve::tuning::AssumeTuning;
+use crate::solve::tuning;
 
 /// Size and number of an item that dies or is born at the cut.
 pub(crate) type CutSide = (u64, usize);
@@ -26,11 +26,7 @@ impl TightCut {
 ///
 /// If the dying items leave no other room, their room is one piece. In several pieces, some born
 /// items would fill each piece, and there would be equal-sum subsets.
-pub(crate) fn whole(
-    dying: &[CutSide],
-    born: &[CutSide],
-    tuning: &AssumeTuning,
-) -> Option<TightCut> {
+pub(crate) fn whole(dying: &[CutSide], born: &[CutSide]) -> Option<TightCut> {
     let sum = |sides: &[CutSide]| sides.iter().map(|&(size, _)| size).sum::<u64>();
     if sum(dying) != sum(born) || dying.is_empty() {
         return None;
@@ -39,7 +35,7 @@ pub(crate) fn whole(
     if dying.len() == 1 || born.len() == 1 {
         return Some(cut);
     }
-    if dying.len() + born.len() > tuning.cut_items.min(24) {
+    if dying.len() + born.len() > tuning::assume::CUT_ITEMS.min(24) {
         return None;
     }
     let [before, after] = [dying, born].map(all_sums);
@@ -72,17 +68,13 @@ fn all_sums(sides: &[CutSide]) -> Vec<u64> {
 /// A candidate is one item on one side, and a few items with the same sum on the other. Sums of
 /// unrelated sizes are rarely equal, so a unique candidate is most likely tight. The remaining
 /// items may form a cut as well.
-pub(crate) fn parts(
-    mut dying: Vec<CutSide>,
-    mut born: Vec<CutSide>,
-    tuning: &AssumeTuning,
-) -> Vec<TightCut> {
+pub(crate) fn parts(mut dying: Vec<CutSide>, mut born: Vec<CutSide>) -> Vec<TightCut> {
     for side in [&mut dying, &mut born] {
         side.sort_unstable_by(|a, b| b.cmp(a));
     }
     let mut cuts = Vec::new();
     loop {
-        let more = unique(&dying, &born, tuning);
+        let more = unique(&dying, &born);
         if more.is_empty() {
             break;
         }
@@ -93,22 +85,22 @@ pub(crate) fn parts(
         }
         cuts.extend(more);
     }
-    cuts.extend(whole(&dying, &born, tuning));
+    cuts.extend(whole(&dying, &born));
     cuts
 }
 
 /// Returns the parts with one item on one side that share no item with other parts.
-fn unique(dying: &[CutSide], born: &[CutSide], tuning: &AssumeTuning) -> Vec<TightCut> {
-    let mut steps = tuning.part_steps;
+fn unique(dying: &[CutSide], born: &[CutSide]) -> Vec<TightCut> {
+    let mut steps = tuning::assume::PART_STEPS;
     let mut found = Vec::new();
     for &(size, one) in dying {
-        sums(born, size, 1..=tuning.part_items, &mut steps, &mut |many| {
+        sums(born, size, 1..=tuning::assume::PART_ITEMS, &mut steps, &mut |many| {
             found.push(TightCut { dying: vec![one], born: numbers(many) });
         });
     }
     for &(size, one) in born {
         // Single items that take a single item's room were found above.
-        sums(dying, size, 2..=tuning.part_items, &mut steps, &mut |many| {
+        sums(dying, size, 2..=tuning::assume::PART_ITEMS, &mut steps, &mut |many| {
             found.push(TightCut { dying: numbers(many), born: vec![one] });
         });
     }
@@ -175,9 +167,6 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
-    use crate::solve::tuning::Tuning;
-
-    const TUNING: AssumeTuning = Tuning::DEFAULT.assume;
 
     /// Returns sides with these sizes, numbered from `first` on.
     fn sides(sizes: &[u64], first: usize) -> Vec<CutSide> {
@@ -190,8 +179,7 @@ mod tests {
 
     #[test]
     fn a_whole_cannot_be_two() {
-        let takes =
-            |dying: &[u64], born: &[u64]| whole(&sides(dying, 0), &sides(born, 10), &TUNING);
+        let takes = |dying: &[u64], born: &[u64]| whole(&sides(dying, 0), &sides(born, 10));
         assert_eq!(takes(&[7], &[3, 4]), Some(cut(&[0], &[10, 11])));
         assert_eq!(takes(&[5, 7], &[3, 9]), Some(cut(&[0, 1], &[10, 11])));
         assert_eq!(takes(&[5, 7], &[7, 2, 3]), None, "7 may take the room of 7");
@@ -201,7 +189,7 @@ mod tests {
 
     #[test]
     fn parts_are_those_that_share_no_item() {
-        let takes = |dying: &[u64], born: &[u64]| parts(sides(dying, 0), sides(born, 10), &TUNING);
+        let takes = |dying: &[u64], born: &[u64]| parts(sides(dying, 0), sides(born, 10));
         // 20 occupies the room of 9 and 11; 50 and 60 are in no cut.
         assert_eq!(takes(&[9, 11, 50], &[20, 60]), [cut(&[1, 0], &[10])]);
         // 5 equals 2 and 3, and 5: two candidates share 5.

@@ -11,7 +11,7 @@ use crate::solve::exact::outcome::Outcome;
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::filled;
 use crate::solve::model::waiting::Waiting;
-use crate::solve::tuning::DisjunctiveTuning;
+use crate::solve::tuning;
 
 /// A search for packings of a set of conflicts, for one target after the other.
 ///
@@ -37,13 +37,12 @@ pub(crate) struct Disjunctive {
     phase: Vec<Option<bool>>,
     target: u64,
     limit: u64,
-    tuning: DisjunctiveTuning,
     work: usize,
 }
 
 impl Disjunctive {
     /// Returns a search without learned clauses.
-    pub(crate) fn new(conflicts: &Conflicts, clock: &Clock<'_>) -> Result<Self> {
+    pub(crate) fn new(conflicts: &Conflicts) -> Result<Self> {
         let (items, pairs) = (conflicts.domains.len(), conflicts.disjunctions.len());
         let trail = Trail::new(conflicts)?;
         let mut outgoing = filled(Vec::new(), items, "literals")?;
@@ -61,7 +60,6 @@ impl Disjunctive {
                 of_item.push(number);
             }
         }
-        let tuning = clock.tuning().disjunctive;
         Ok(Self {
             trail,
             clauses: Clauses::new(2 * pairs)?,
@@ -75,8 +73,7 @@ impl Disjunctive {
             increment: 1.0,
             phase: filled(None, pairs, "literals")?,
             target: 0,
-            limit: tuning.first_conflicts,
-            tuning,
+            limit: tuning::disjunctive::FIRST_CONFLICTS,
             work: 0,
         })
     }
@@ -91,8 +88,9 @@ impl Disjunctive {
         if !self.begin(conflicts, target) {
             return Outcome::Impossible;
         }
-        let (mut left, mut until_restart) = (self.limit, self.tuning.restart_after);
-        self.limit = self.limit.saturating_add(self.limit / self.tuning.growth_divisor.max(1));
+        let (mut left, mut until_restart) = (self.limit, tuning::disjunctive::RESTART_AFTER);
+        self.limit =
+            self.limit.saturating_add(self.limit / tuning::disjunctive::GROWTH_DIVISOR.max(1));
         loop {
             let Err(conflict) = self.propagate(conflicts) else {
                 let Some(literal) = self.choose() else { return Outcome::Found };
@@ -114,7 +112,7 @@ impl Disjunctive {
                 return Outcome::Undecided;
             }
             if until_restart == 0 {
-                until_restart = self.tuning.restart_after;
+                until_restart = tuning::disjunctive::RESTART_AFTER;
                 self.begin(conflicts, target);
             }
         }
@@ -131,7 +129,7 @@ impl Disjunctive {
         self.bounds.clear();
         self.waiting.clear();
         let possible = self.trail.begin(conflicts, target);
-        self.clauses.forget(target, self.tuning.most_clauses);
+        self.clauses.forget(target, tuning::disjunctive::MOST_CLAUSES);
         self.target = target;
         for (clause, literal) in self.clauses.units() {
             match self.trail.truth(literal) {
@@ -334,7 +332,7 @@ impl Disjunctive {
             fresh = self.trail.reason_of(conflicts, literal, reason);
             self.work += fresh.len() + open.len();
         }
-        self.increment *= self.tuning.activity_growth;
+        self.increment *= tuning::disjunctive::ACTIVITY_GROWTH;
         if self.increment > 1e100 {
             self.activity.iter_mut().for_each(|activity| *activity *= 1e-100);
             self.increment *= 1e-100;

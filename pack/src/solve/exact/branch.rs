@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::state::{Conflict, SkylineState};
 use crate::solve::model::arith::{index, number, real};
 use crate::solve::options::Methods;
-use crate::solve::tuning::ExactTuning;
+use crate::solve::tuning;
 
 /// A child of a node: a decision about a point just above the skyline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +48,9 @@ pub(super) struct BranchWeights {
 }
 
 impl BranchWeights {
-    /// Returns the standard weights.
-    pub(super) const fn standard(tuning: &ExactTuning) -> Self {
-        Self { tried: tuning.candidates, rank: tuning.rank, fit: 0.0, phase: 0.0 }
-    }
+    /// The standard weights.
+    pub(super) const STANDARD: Self =
+        Self { tried: tuning::exact::CANDIDATES, rank: tuning::exact::RANK, fit: 0.0, phase: 0.0 };
 }
 
 /// Chooses the point and orders the children.
@@ -59,7 +58,8 @@ impl BranchWeights {
 pub(super) struct Chooser {
     pub(super) preferences: BranchWeights,
     tried: Vec<(f64, u32)>,
-    tuning: ExactTuning,
+    /// Weight that a section gains per failure.
+    pub(super) failure: f64,
     /// Whether children are tried before the choice.
     looks_ahead: bool,
 }
@@ -82,9 +82,13 @@ impl Guide<'_> {
 
 impl Chooser {
     /// Returns a chooser with the standard weights.
-    pub(super) const fn new(tuning: ExactTuning, methods: &Methods) -> Self {
-        let preferences = BranchWeights::standard(&tuning);
-        Self { preferences, tried: Vec::new(), tuning, looks_ahead: methods.look_ahead }
+    pub(super) const fn new(methods: &Methods) -> Self {
+        Self {
+            preferences: BranchWeights::STANDARD,
+            tried: Vec::new(),
+            failure: if methods.failure_weights { tuning::exact::FAILURE } else { 0.0 },
+            looks_ahead: methods.look_ahead,
+        }
     }
 
     /// Appends a component's children to `children`, best first.
@@ -105,7 +109,7 @@ impl Chooser {
         children: &mut Vec<Child>,
     ) {
         let section =
-            best_section(state, sections.clone(), rule, weights, self.tuning.children_offset);
+            best_section(state, sections.clone(), rule, weights, tuning::exact::CHILDREN_OFFSET);
         let floor = state.floor[section];
         self.tried.clear();
         for &kind in state.open_in(section) {
@@ -144,7 +148,7 @@ impl Chooser {
                     self.tried[kept] = (loss + fit * f64::from(steps) + bias, kind);
                     kept += 1;
                 }
-                Err(Conflict { section }) => weights[index(section)] += self.tuning.failure,
+                Err(Conflict { section }) => weights[index(section)] += self.failure,
             }
             state.undo(mark);
         }

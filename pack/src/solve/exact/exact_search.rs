@@ -25,7 +25,7 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::with_capacity;
 use crate::solve::model::random::mix;
 use crate::solve::options::Methods;
-use crate::solve::tuning::ExactTuning;
+use crate::solve::tuning;
 
 /// Sections that no open item connects with others, waiting to be packed.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,6 @@ pub(super) struct DepthSearch {
     /// The least area, grains × sections, that any search has left open.
     pub(super) least_left: u128,
     methods: Methods,
-    tuning: ExactTuning,
 }
 
 impl DepthSearch {
@@ -93,17 +92,14 @@ impl DepthSearch {
         weights: Vec<f64>,
         clock: &Clock<'_>,
     ) -> Result<Self> {
-        let (methods, mut tuning) = (*clock.methods(), clock.tuning().exact);
-        if !methods.failure_weights {
-            tuning.failure = 0.0;
-        }
+        let methods = *clock.methods();
         Ok(Self {
             state,
-            failed: Nogoods::new(tuning.nogoods)?,
+            failed: Nogoods::new(tuning::exact::NOGOODS)?,
             salt: 0,
             weights,
             ranks,
-            chooser: Chooser::new(tuning, &methods),
+            chooser: Chooser::new(&methods),
             decisions: Vec::new(),
             components: Vec::new(),
             next: NONE,
@@ -111,7 +107,6 @@ impl DepthSearch {
             pieces: with_capacity(16, "components")?,
             least_left: u128::MAX,
             methods,
-            tuning,
         })
     }
 
@@ -155,8 +150,9 @@ impl DepthSearch {
             } else {
                 let work = core::mem::take(&mut self.state.work);
                 if left == 0
-                    || clock
-                        .tick(self.tuning.effort_per_node + component.end - component.start + work)
+                    || clock.tick(
+                        tuning::exact::EFFORT_PER_NODE + component.end - component.start + work,
+                    )
                 {
                     return Ok(Outcome::Undecided);
                 }
@@ -213,7 +209,7 @@ impl DepthSearch {
             match done.and_then(|_| self.split(start, end, decision)) {
                 Ok(()) => return true,
                 Err(Conflict { section }) => {
-                    self.weights[index(section)] += self.tuning.failure;
+                    self.weights[index(section)] += self.chooser.failure;
                     self.restore();
                 }
             }

@@ -21,6 +21,7 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::loads::most_loaded;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::Random;
+use crate::solve::tuning;
 
 /// Searches in a model, one after the other.
 ///
@@ -68,7 +69,7 @@ impl Restarts {
             self.search.weights.fill(1.0);
         }
         let is_random = turns.all_tried() && clock.methods().random_ranks;
-        let noise = clock.tuning().exact.rank_noise;
+        let noise = tuning::exact::RANK_NOISE;
         let (strategy, rank) = turns.next(&mut self.random);
         self.search.ranks.clone_from(&self.ranks[usize::from(rank == Rank::Load)]);
         if is_random {

@@ -11,7 +11,7 @@ use crate::solve::model::arith::{align_up, index, number, real};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::mix;
-use crate::solve::tuning::ExactTuning;
+use crate::solve::tuning;
 
 /// A change to undo.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,6 @@ pub(super) struct SkylineState {
     pub(super) work: usize,
     /// Whether sizes alone matter: no alignments, pins or pads.
     pub(super) plain: bool,
-    pub(super) tuning: ExactTuning,
 }
 
 impl SkylineState {
@@ -101,13 +100,12 @@ impl SkylineState {
     /// entries.
     pub(super) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
         let sections = model.loads.len();
-        let tuning = clock.tuning().exact;
         let mut kinds = kinds(model, clock.methods().identical_items)?;
         let mut entries = 0;
         for kind in &mut kinds {
             kind.first_position = entries;
             entries += kind.sections().len();
-            if entries > tuning.largest {
+            if entries > tuning::exact::LARGEST {
                 return Ok(None);
             }
         }
@@ -168,7 +166,6 @@ impl SkylineState {
             open,
             positions,
             plain,
-            tuning,
         };
         Ok(Some(state))
     }

@@ -10,6 +10,7 @@
 use super::state::{Change, Conflict, SkylineState};
 use crate::base::Result;
 use crate::solve::model::arith::{align_up, index, number};
+use crate::solve::tuning;
 
 impl SkylineState {
     /// Applies the rule to all queued sections.
@@ -36,10 +37,10 @@ impl SkylineState {
     /// at most the slack.
     fn prune_section(&mut self, section: usize) -> Result<f64, Conflict> {
         let (floor, slack) = (self.floor[section], self.slack(section));
-        let (standing, few) = (self.count[section], self.tuning.sum_items);
+        let (standing, few) = (self.count[section], tuning::exact::SUM_ITEMS);
         if standing == 0
             || standing > few
-            || slack.saturating_mul(self.tuning.sum_slack_divisor) > self.total[section]
+            || slack.saturating_mul(tuning::exact::SUM_SLACK_DIVISOR) > self.total[section]
         {
             return Ok(0.0);
         }

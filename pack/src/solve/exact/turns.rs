@@ -8,7 +8,7 @@ use crate::solve::model::arith::{number, whole};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::random::Random;
 use crate::solve::options::Methods;
-use crate::solve::tuning::{ExactTuning, RestartsTuning};
+use crate::solve::tuning;
 
 /// In which order items are preferred, all else being equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,36 +44,35 @@ pub(crate) struct Turns {
     rounds: usize,
     pub(super) phases: SavedPhases,
     methods: Methods,
-    tuning: RestartsTuning,
-    exact: ExactTuning,
 }
 
 impl Turns {
     /// Returns a schedule that starts at search number `turn`.
     pub(crate) fn new(model: &Model, turn: usize, clock: &Clock<'_>) -> Self {
-        let (methods, exact) = (*clock.methods(), clock.tuning().exact);
-        let tuning = clock.tuning().restarts;
+        let methods = *clock.methods();
         // Many items take many nodes, even if the search hardly ever goes back.
         let items = number(model.items.len());
-        let nodes = if items > tuning.many_items {
-            tuning.nodes_per_item * f64::from(items)
+        let nodes = if items > tuning::restarts::MANY_ITEMS {
+            tuning::restarts::NODES_PER_ITEM * f64::from(items)
         } else {
-            tuning.first_nodes
+            tuning::restarts::FIRST_NODES
         };
         let fullest = model.loads.iter().map(|load| load.grains).max();
         let full = model.loads.iter().filter(|load| Some(load.grains) == fullest).count();
-        let rounds = if full * tuning.full_factor > model.loads.len() { 1 } else { tuning.rounds };
+        let rounds = if full * tuning::restarts::FULL_FACTOR > model.loads.len() {
+            1
+        } else {
+            tuning::restarts::ROUNDS
+        };
         let phases = SavedPhases::default();
         Self {
             turn,
             nodes,
-            short: tuning.short * nodes,
+            short: tuning::restarts::SHORT * nodes,
             since: 0.0,
             rounds,
             phases,
             methods,
-            tuning,
-            exact,
         }
     }
 
@@ -89,8 +88,11 @@ impl Turns {
 
     /// Returns whether failure weights are reset before the next search.
     pub(crate) fn forgets_failures(&self) -> bool {
-        let searches =
-            if self.are_short() { self.tuning.reset_short } else { self.tuning.reset_long };
+        let searches = if self.are_short() {
+            tuning::restarts::RESET_SHORT
+        } else {
+            tuning::restarts::RESET_LONG
+        };
         self.turn.is_multiple_of(searches)
     }
 
@@ -101,17 +103,13 @@ impl Turns {
         let sums = self.methods.subset_sums
             && self.all_tried()
             && (self.turn + self.turn / TURNS.len()) % 2 == 1;
-        let mut strategy = Strategy {
-            rule,
-            preferences: BranchWeights::standard(&self.exact),
-            sums,
-            nodes: whole(self.nodes),
-        };
+        let mut strategy =
+            Strategy { rule, preferences: BranchWeights::STANDARD, sums, nodes: whole(self.nodes) };
         self.phases.wanted = self.are_short() && self.methods.phase_saving;
         if !self.are_short() {
-            self.nodes *= self.tuning.growth;
-        } else if self.nodes <= self.tuning.long_share * self.since {
-            self.nodes *= self.tuning.long_growth;
+            self.nodes *= tuning::restarts::GROWTH;
+        } else if self.nodes <= tuning::restarts::LONG_SHARE * self.since {
+            self.nodes *= tuning::restarts::LONG_GROWTH;
             self.since = 0.0;
         } else {
             strategy.nodes = whole(self.short);
@@ -125,17 +123,17 @@ impl Turns {
     /// Returns random weights for a short search.
     fn some_taste(&mut self, random: &mut Random) -> BranchWeights {
         self.phases.age += 1;
-        if self.phases.age > self.tuning.stale {
+        if self.phases.age > tuning::restarts::STALE {
             self.phases = SavedPhases::new(self.methods.phase_saving);
         }
         BranchWeights {
-            tried: self.tuning.candidates,
-            rank: self.tuning.ranks[random.below(3)],
-            fit: self.tuning.fits[random.below(4)],
-            phase: if random.below(self.tuning.free_every.max(1)) == 0 {
+            tried: tuning::restarts::CANDIDATES,
+            rank: tuning::restarts::RANKS[random.below(3)],
+            fit: tuning::restarts::FITS[random.below(4)],
+            phase: if random.below(tuning::restarts::FREE_EVERY.max(1)) == 0 {
                 0.0
             } else {
-                self.tuning.phase
+                tuning::restarts::PHASE
             },
         }
     }

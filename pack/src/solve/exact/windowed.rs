@@ -18,6 +18,7 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::Random;
 use crate::solve::model::waiting::Waiting;
+use crate::solve::tuning;
 
 /// A part of an item, with the item.
 #[derive(Clone, Debug)]
@@ -102,7 +103,6 @@ pub(crate) struct Windowed {
 impl Windowed {
     /// Returns a search in a model; nothing if the model is too large.
     pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Option<Self>> {
-        let tuning = clock.tuning().windowed;
         let mut parts = Vec::new();
         let mut first_part = with_capacity(model.items.len() + 1, "parts")?;
         for item in 0..model.items.len() {
@@ -114,12 +114,14 @@ impl Windowed {
         first_part.push(parts.len());
         // Each decision keeps a state, and there may be as many as items.
         let state = 9 * model.items.len() + 8 * model.loads.len();
-        if parts.len() > tuning.largest_parts
-            || model.items.len().saturating_mul(state) > tuning.largest_bytes
+        if parts.len() > tuning::windowed::LARGEST_PARTS
+            || model.items.len().saturating_mul(state) > tuning::windowed::LARGEST_BYTES
         {
             return Ok(None);
         }
-        let Some(neighbors) = neighbors(&parts, tuning.largest_pairs)? else { return Ok(None) };
+        let Some(neighbors) = neighbors(&parts, tuning::windowed::LARGEST_PAIRS)? else {
+            return Ok(None);
+        };
         let mut members = filled(Vec::new(), model.loads.len(), "sections")?;
         for (number, part) in parts.iter().enumerate() {
             let sections: &mut [Vec<usize>] = &mut members;
@@ -136,7 +138,7 @@ impl Windowed {
             roof: filled(0, model.loads.len(), "sections")?,
             random: Random::new(clock.seed()),
             offsets: Vec::new(),
-            nodes: tuning.first_nodes,
+            nodes: tuning::windowed::FIRST_NODES,
             turn: 0,
             items: Waiting::new(model.items.len(), "parts")?,
             sections: Waiting::new(model.loads.len(), "parts")?,
@@ -167,7 +169,7 @@ impl Windowed {
         }
         let mut left = self.nodes;
         self.nodes =
-            self.nodes.saturating_add(self.nodes / clock.tuning().windowed.growth_divisor.max(1));
+            self.nodes.saturating_add(self.nodes / tuning::windowed::GROWTH_DIVISOR.max(1));
         self.turn += 1;
         let mut stack: Vec<(WindowedState, Vec<WindowedChild>)> = Vec::new();
         loop {

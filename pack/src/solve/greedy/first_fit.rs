@@ -19,7 +19,7 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::loads::most_loaded;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::sort::sort;
-use crate::solve::tuning::layout::PLACED_PER_LOOK;
+use crate::solve::tuning::{self, layout::PLACED_PER_LOOK};
 
 /// In which order a pass places items. No order is best on all problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub(crate) fn sorted(model: &Model, order: Order, clock: &Clock<'_>) -> Result<O
 /// pass is not worth its time.
 pub(crate) fn is_up_at(count: usize, space: &Occupancy, clock: &Clock<'_>) -> bool {
     count % PLACED_PER_LOOK == PLACED_PER_LOOK - 1
-        && (clock.is_up() || space.work() > clock.tuning().greedy.pass_work)
+        && (clock.is_up() || space.work() > tuning::greedy::PASS_WORK)
 }
 
 /// Places the items in `order`, each at the offset returned by `choose`, and returns all offsets.

@@ -16,6 +16,7 @@ use crate::solve::model::arith::{index, number};
 use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::sections::Sections;
+use crate::solve::tuning;
 
 /// Items divided into relevant items and items that can wait.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ pub(crate) fn kernelize(model: &Model, target: u64, clock: &Clock<'_>) -> Result
     let all = model.items.iter().fold(0, |sum, item| sum + u128::from(item.size) + 1);
     let shift = (u128::BITS - all.leading_zeros()).saturating_sub(u64::BITS - 1);
     let units = |grains: u64| grains.div_ceil(1 << shift);
-    let last_round = clock.tuning().greedy.last_round_divisor;
+    let last_round = tuning::greedy::LAST_ROUND_DIVISOR;
     let mut sections = model.loads.len();
     let mut born = filled(Sums::default(), sections + 1, "sections")?;
     let mut dead = filled(Sums::default(), sections + 1, "sections")?;

@@ -23,7 +23,7 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::random::Random;
 use crate::solve::model::{Item, Model};
-use crate::solve::tuning::SkylineTuning;
+use crate::solve::tuning;
 use crate::solve::tuning::layout::PLACED_PER_LOOK;
 
 /// A pass's weights.
@@ -42,19 +42,20 @@ struct PassWeights {
 impl PassWeights {
     /// Returns the weights for pass number `pass`: the first passes have fixed weights, later
     /// passes random weights.
-    fn of_pass(pass: usize, tuning: &SkylineTuning, random: &mut Random) -> Self {
-        if pass < tuning.first_candidates.len() {
+    fn of_pass(pass: usize, random: &mut Random) -> Self {
+        if pass < tuning::skyline::FIRST_CANDIDATES.len() {
             return Self {
-                size: tuning.first_exponents[pass],
-                tried: tuning.first_candidates[pass],
-                merit: tuning.first_merits[pass],
+                size: tuning::skyline::FIRST_EXPONENTS[pass],
+                tried: tuning::skyline::FIRST_CANDIDATES[pass],
+                merit: tuning::skyline::FIRST_MERITS[pass],
                 noise: 0.0,
             };
         }
         Self {
             size: random.below(5),
-            tried: tuning.random_candidates << random.below(3),
-            merit: tuning.random_merits[random.below(tuning.random_merits.len())],
+            tried: tuning::skyline::RANDOM_CANDIDATES << random.below(3),
+            merit: tuning::skyline::RANDOM_MERITS
+                [random.below(tuning::skyline::RANDOM_MERITS.len())],
             noise: random.unit(),
         }
     }
@@ -78,7 +79,6 @@ impl PassWeights {
 /// raised to its lower neighbor.
 #[derive(Debug)]
 pub(crate) struct SkylineHeuristic {
-    tuning: SkylineTuning,
     left: Contained,
     skyline: Skyline,
     /// Room that each section can still lose in a packing at the bound, in grains.
@@ -95,13 +95,11 @@ pub(crate) struct SkylineHeuristic {
 impl SkylineHeuristic {
     /// Returns a series of descents for solid items without pins.
     pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Self> {
-        let tuning = clock.tuning().skyline;
         Ok(Self {
-            tuning,
             left: Contained::new(model)?,
             skyline: Skyline::new(model.loads.len())?,
             room: filled(0.0, model.loads.len(), "sections")?,
-            least_room: real(model.bound / model.grain) / tuning.least_room_divisor,
+            least_room: real(model.bound / model.grain) / tuning::skyline::LEAST_ROOM_DIVISOR,
             random: Random::new(clock.seed()),
             passes: 0,
             candidates: Vec::new(),
@@ -118,7 +116,7 @@ impl SkylineHeuristic {
         limit: u64,
         clock: &Clock<'_>,
     ) -> Result<Option<Vec<u64>>> {
-        let weights = PassWeights::of_pass(self.passes, &self.tuning, &mut self.random);
+        let weights = PassWeights::of_pass(self.passes, &mut self.random);
         self.passes += 1;
         self.left.refill(|item| weights.of(&model.items[item], &mut self.random));
         self.skyline.flatten();
@@ -188,7 +186,8 @@ impl SkylineHeuristic {
     /// Returns the weight of losing `height` grains in the sections of `span` that only `item`
     /// covers.
     fn loss(&mut self, model: &Model, span: &Range<u32>, height: u64, item: u32) -> f64 {
-        if span.is_empty() || !self.left.list(span, self.tuning.most_beside, &mut self.beside) {
+        if span.is_empty() || !self.left.list(span, tuning::skyline::MOST_BESIDE, &mut self.beside)
+        {
             return 0.0;
         }
         let live = |item: &u32| &model.items[index(*item)].span;
@@ -206,7 +205,7 @@ impl SkylineHeuristic {
     /// Returns the weight of losing `height` grains in some sections.
     fn loss_in(&self, sections: Range<u32>, height: u64) -> f64 {
         let rooms = &self.room[index(sections.start)..index(sections.end.max(sections.start))];
-        let stride = rooms.len().div_ceil(self.tuning.samples.max(1)).max(1);
+        let stride = rooms.len().div_ceil(tuning::skyline::SAMPLES.max(1)).max(1);
         let sampled = rooms.iter().step_by(stride);
         let each: f64 = sampled.map(|&room| 1.0 / room.max(self.least_room)).sum();
         real(height) * each * fraction(stride, 1)

@@ -16,6 +16,7 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::sort::{order_by_number, sort};
 use crate::solve::model::{Item, Model};
+use crate::solve::tuning;
 
 /// Grains that are taken now.
 #[derive(Clone, Copy, Debug)]
@@ -188,12 +189,7 @@ struct Sweep<'m> {
 }
 
 impl<'m> Sweep<'m> {
-    fn new(
-        model: &'m Model,
-        direction: TimeDirection,
-        limit: u64,
-        clock: &Clock<'_>,
-    ) -> Result<Self> {
+    fn new(model: &'m Model, direction: TimeDirection, limit: u64) -> Result<Self> {
         Ok(Self {
             model,
             direction,
@@ -203,7 +199,7 @@ impl<'m> Sweep<'m> {
             nests: Nests::default(),
             chooses_end: false,
             limit,
-            tries: clock.tuning().greedy.gap_tries,
+            tries: tuning::greedy::GAP_TRIES,
         })
     }
 
@@ -295,7 +291,7 @@ pub(crate) fn best_fit(model: &Model, limit: u64, clock: &Clock<'_>) -> Result<O
     let mut offsets = filled(0, model.items.len(), "offsets")?;
     let mut items = with_capacity(model.items.len(), "an order")?;
     items.extend(0..number(model.items.len()));
-    let mut sweep = Sweep::new(model, TimeDirection::Forward, limit, clock)?;
+    let mut sweep = Sweep::new(model, TimeDirection::Forward, limit)?;
     Ok(sweep.place(&items, &mut offsets, clock)?.then_some(offsets))
 }
 
@@ -344,7 +340,7 @@ pub(crate) fn from_peak(
     for (direction, others) in
         [(TimeDirection::Forward, &after), (TimeDirection::Backward, &before)]
     {
-        let mut sweep = Sweep::new(model, direction, limit, clock)?;
+        let mut sweep = Sweep::new(model, direction, limit)?;
         sweep.chooses_end = true;
         let mut top = 0;
         for &item in &middle {

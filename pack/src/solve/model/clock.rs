@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::base::Instant;
 use crate::solve::budget::{Budget, Progress};
 use crate::solve::options::{Methods, SolveOptions};
-use crate::solve::tuning::Tuning;
+use crate::solve::tuning;
 use crate::solve::tuning::layout::{EFFORT_PER_LOOK, ITEMS_PER_LOOK, PATIENCE};
 
 /// Options for a caller without options.
@@ -40,8 +40,7 @@ impl<'a> Clock<'a> {
         let limit = budget.nodes.unwrap_or(u64::MAX);
         let limited = budget.nodes.is_some() || budget.deadline.is_some();
         let share = budget.share();
-        let largest_effort =
-            if limited { usize::MAX } else { options.tuning.limits.unlimited_effort.min(share) };
+        let largest_effort = if limited { usize::MAX } else { options.effort.min(share) };
         Self {
             budget,
             options,
@@ -78,11 +77,6 @@ impl<'a> Clock<'a> {
         &self.options.methods
     }
 
-    /// Returns the tuning values.
-    pub(crate) const fn tuning(&self) -> &'a Tuning {
-        &self.options.tuning
-    }
-
     /// Returns the nodes counted so far.
     pub(crate) fn nodes(&self) -> u64 {
         self.nodes.get()
@@ -117,8 +111,9 @@ impl<'a> Clock<'a> {
 
     /// Extends the effort for so many items in a large problem, if the caller set no limit.
     pub(crate) fn allow_for(&self, items: usize) {
-        let limits = &self.options.tuning.limits;
-        let more = items.saturating_mul(limits.effort_per_item).min(limits.most_item_effort);
+        let more = items
+            .saturating_mul(tuning::limits::EFFORT_PER_ITEM)
+            .min(tuning::limits::MOST_ITEM_EFFORT);
         if self.is_unlimited() {
             let most = self.largest_effort.get().saturating_add(more);
             self.largest_effort.set(most.min(self.share));
@@ -127,9 +122,8 @@ impl<'a> Clock<'a> {
 
     /// Makes allowance for few items with windows, alignments or pins, if the caller set no limit.
     pub(crate) fn allow_for_rigid(&self, items: usize) {
-        let limits = &self.options.tuning.limits;
-        if items <= limits.rigid_items && self.is_unlimited() {
-            let most = self.largest_effort.get().max(limits.rigid_effort);
+        if items <= tuning::limits::RIGID_ITEMS && self.is_unlimited() {
+            let most = self.largest_effort.get().max(tuning::limits::RIGID_EFFORT);
             self.largest_effort.set(most.min(self.share));
         }
     }

@@ -11,7 +11,7 @@ use crate::solve::budget::Stage;
 use crate::solve::greedy::sweep;
 use crate::solve::model::arith::{index, real};
 use crate::solve::model::clock::Clock;
-use crate::solve::tuning::layout::EFFORT_PER_SWEPT;
+use crate::solve::tuning::{self, layout::EFFORT_PER_SWEPT};
 
 /// Joins items to blocks, and packs the blocks.
 ///
@@ -57,8 +57,8 @@ struct Fewest {
 }
 
 impl<'m> BlockSearches<'m> {
-    pub(crate) fn new(whole: Whole<'m>, clock: &Clock<'_>) -> Self {
-        let is_small = whole.model.items.len() <= clock.tuning().portfolio.large_core;
+    pub(crate) fn new(whole: Whole<'m>) -> Self {
+        let is_small = whole.model.items.len() <= tuning::portfolio::LARGE_CORE;
         let is_fit = is_small && whole.model.is_plain();
         Self { whole, state: if is_fit { BlockedState::New } else { BlockedState::Closed } }
     }
@@ -89,9 +89,8 @@ impl<'m> BlockSearches<'m> {
 impl JoinedBlocks {
     /// Joins with each tolerance, and returns the fewest blocks if few.
     fn new(whole: Whole<'_>, clock: &Clock<'_>) -> Result<Option<Self>> {
-        let tuning = &clock.tuning().assume;
         let mut fewest: Option<Blocks> = None;
-        for tolerance in tuning.growth_tolerances {
+        for tolerance in tuning::assume::GROWTH_TOLERANCES {
             let slack = 1.0 / real(tolerance.max(2));
             let mut blocks = Blocks::new(whole.model, slack, clock.seed())?;
             blocks.improve(0, clock);
@@ -99,7 +98,7 @@ impl JoinedBlocks {
                 fewest = Some(blocks);
             }
         }
-        let most = whole.model.items.len() / tuning.items_per_block.max(1);
+        let most = whole.model.items.len() / tuning::assume::ITEMS_PER_BLOCK.max(1);
         let joined =
             |blocks| Self { blocks, fewest: None, packed: usize::MAX, joining: 0, searching: 0 };
         Ok(fewest.filter(|it| it.count() <= most).map(joined))
@@ -132,7 +131,7 @@ impl JoinedBlocks {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
-        let is_over = self.blocks.improve(clock.tuning().assume.block_effort, clock);
+        let is_over = self.blocks.improve(tuning::assume::BLOCK_EFFORT, clock);
         if !is_over && self.blocks.count() >= self.packed {
             return Ok(());
         }
@@ -158,7 +157,7 @@ impl JoinedBlocks {
 
 impl Fewest {
     fn new(stacks: Stacks, clock: &Clock<'_>) -> Result<Self> {
-        let is_small = stacks.model.items.len() <= clock.tuning().portfolio.small_core;
+        let is_small = stacks.model.items.len() <= tuning::portfolio::SMALL_CORE;
         let searches = if is_small { Searches::new(&stacks.model, clock)? } else { None };
         let bound = stacks.model.bound;
         Ok(Self { stacks, searches, peak: u64::MAX, bound })

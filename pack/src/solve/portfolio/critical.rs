@@ -19,7 +19,7 @@ use crate::solve::model::loads::most_loaded;
 use crate::solve::model::memory::{filled, with_capacity};
 use crate::solve::model::{Item, Model};
 use crate::solve::repair::chains::EjectionChains;
-use crate::solve::tuning::CriticalTuning;
+use crate::solve::tuning;
 
 /// A series of exact searches in a growing part of a model that is too large to be searched as a
 /// whole.
@@ -56,8 +56,6 @@ pub(crate) struct Critical {
     /// How many targets were given up: the next is closer to the best peak.
     level: i32,
     target: u64,
-    /// The thread's number: each thread starts with different rules.
-    tuning: CriticalTuning,
 }
 
 /// Orders for the items that are not critical: the first order, and one of the others.
@@ -66,8 +64,7 @@ const OTHER_ORDERS: [Order; 3] = [Order::Size, Order::SizeRootLength, Order::Len
 
 impl Critical {
     /// Returns a series that has not begun.
-    pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Self> {
-        let tuning = clock.tuning().critical;
+    pub(crate) fn new(model: &Model) -> Result<Self> {
         let loads = most_loaded(model)?;
         let mut by_load = with_capacity(model.items.len(), "an order")?;
         by_load.extend(0..number(model.items.len()));
@@ -81,7 +78,7 @@ impl Critical {
             by_load,
             met,
             levels,
-            sections: tuning.first_sections,
+            sections: tuning::critical::FIRST_SECTIONS,
             crowded: Vec::new(),
             kept: Vec::new(),
             search: None,
@@ -92,7 +89,6 @@ impl Critical {
             tries: 0,
             level: 0,
             target: 0,
-            tuning,
         })
     }
 
@@ -128,7 +124,7 @@ impl Critical {
                 } else if let Some(draft) = draft {
                     self.press(model, &draft, best, chains, clock);
                 } else {
-                    self.sections = self.sections.saturating_mul(self.tuning.growth);
+                    self.sections = self.sections.saturating_mul(tuning::critical::GROWTH);
                 }
             }
             // If a part of the items does not fit, all items do not fit.
@@ -138,8 +134,9 @@ impl Critical {
             }
             Outcome::Undecided => {
                 self.tries += usize::from(!clock.turn_is_over());
-                let is_large = self.kept.len() > self.tuning.many_items;
-                let most = if is_large { self.tuning.tries_many } else { self.tuning.tries };
+                let is_large = self.kept.len() > tuning::critical::MANY_ITEMS;
+                let most =
+                    if is_large { tuning::critical::TRIES_MANY } else { tuning::critical::TRIES };
                 if self.tries >= most {
                     self.give_up();
                 }
@@ -158,7 +155,8 @@ impl Critical {
     ) -> Result<bool> {
         let low = best.bound().max(goal);
         let below = whole(
-            real(best.peak() - low) * libm::pow(self.tuning.target_step, f64::from(self.level)),
+            real(best.peak() - low)
+                * libm::pow(tuning::critical::TARGET_STEP, f64::from(self.level)),
         )
         .max(1);
         self.target = match self.level {
@@ -168,7 +166,8 @@ impl Critical {
         self.tries = 0;
         // All sections with the same load are critical, or none.
         let level = self.levels[self.sections.min(self.levels.len()) - 1];
-        let count = self.met.partition_point(|&load| load >= level).max(self.tuning.fewest_items);
+        let count =
+            self.met.partition_point(|&load| load >= level).max(tuning::critical::FEWEST_ITEMS);
         self.kept.clear();
         self.kept.extend_from_slice(&self.by_load[..count.min(self.by_load.len())]);
         self.kept.extend_from_slice(&self.crowded);
@@ -178,7 +177,7 @@ impl Critical {
         let part = model.restricted_to(&self.kept)?;
         let turns = Turns::new(&part, 0, clock);
         let entries: u64 = part.items.iter().map(|item| u64::from(item.length())).sum();
-        if entries <= self.tuning.largest_part
+        if entries <= tuning::critical::LARGEST_PART
             && let Some(search) = Restarts::new(&part, clock)?
         {
             self.search = Some((part, search, turns));
@@ -218,11 +217,11 @@ impl Critical {
     /// Chooses a higher target and fewer critical sections.
     fn give_up(&mut self) {
         self.search = None;
-        self.sections =
-            (self.sections / self.tuning.shrink_divisor.max(1)).max(self.tuning.first_sections);
+        self.sections = (self.sections / tuning::critical::SHRINK_DIVISOR.max(1))
+            .max(tuning::critical::FIRST_SECTIONS);
         self.crowded.clear();
         self.level =
-            if self.level.unsigned_abs() < self.tuning.targets { self.level + 1 } else { 1 };
+            if self.level.unsigned_abs() < tuning::critical::TARGETS { self.level + 1 } else { 1 };
     }
 
     /// Returns all items in an order; nothing if the caller wants an answer before the end.
@@ -262,7 +261,7 @@ impl Critical {
             let Some(mut order) = self.ordered(model, order, clock)? else { break };
             order.sort_by_key(|&item| fixed[index(item)].is_none());
             let mut crowded = Vec::new();
-            for _ in 0..self.tuning.completions {
+            for _ in 0..tuning::critical::COMPLETIONS {
                 // Items without room in the first pass come directly after the critical and pinned
                 // items.
                 crowded.sort_unstable();
@@ -278,7 +277,7 @@ impl Critical {
                     &first_fit::Fixed {
                         offsets: &fixed,
                         target: self.target,
-                        most_crowded: clock.tuning().greedy.most_crowded,
+                        most_crowded: tuning::greedy::MOST_CROWDED,
                     },
                     &mut crowded,
                     &mut self.space,
@@ -290,11 +289,11 @@ impl Critical {
                 if fewest.as_ref().is_none_or(|&(fewest, _)| crowded.len() < fewest) {
                     fewest = Some((crowded.len(), offsets));
                 }
-                if crowded.is_empty() || crowded.len() > self.tuning.few_crowded {
+                if crowded.is_empty() || crowded.len() > tuning::critical::FEW_CROWDED {
                     break;
                 }
             }
-            if crowded.len() <= self.tuning.few_crowded {
+            if crowded.len() <= tuning::critical::FEW_CROWDED {
                 break;
             }
         }
@@ -324,9 +323,9 @@ impl Critical {
             |&item: &u32| model.end_in_bytes(index(item), pressed[index(item)]) > self.target;
         let before = self.crowded.len();
         self.crowded.extend((0..number(pressed.len())).filter(is_high));
-        if self.crowded.len() - before > self.tuning.few_crowded {
+        if self.crowded.len() - before > tuning::critical::FEW_CROWDED {
             self.crowded.truncate(before);
-            self.sections = self.sections.saturating_mul(self.tuning.growth);
+            self.sections = self.sections.saturating_mul(tuning::critical::GROWTH);
         }
     }
 }

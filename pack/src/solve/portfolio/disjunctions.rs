@@ -9,6 +9,7 @@ use crate::solve::disjunctive::stacks::least_stack;
 use crate::solve::exact::outcome::Outcome;
 use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
+use crate::solve::tuning;
 
 /// Two searches in a core: a search for packings below the best packing, and a search for bounds.
 ///
@@ -94,11 +95,12 @@ impl Disjunctions {
 /// Returns a core's tables, unless the core is too large, and raises the bound to the
 /// single-section bound.
 fn begin(core: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<Option<Tables>> {
-    let tuning = clock.tuning().disjunctive;
-    let Some(conflicts) = Conflicts::of_model(core, tuning.most_pairs)? else { return Ok(None) };
-    let stack = least_stack(&conflicts, tuning.stack_tasks, clock)?;
+    let Some(conflicts) = Conflicts::of_model(core, tuning::disjunctive::MOST_PAIRS)? else {
+        return Ok(None);
+    };
+    let stack = least_stack(&conflicts, tuning::disjunctive::STACK_TASKS, clock)?;
     best.raise_bound(core.peak_from(stack), Stage::Disjunctive);
-    let search = || Ok(DisjunctiveTurn { search: Disjunctive::new(&conflicts, clock)?, spent: 0 });
+    let search = || Ok(DisjunctiveTurn { search: Disjunctive::new(&conflicts)?, spent: 0 });
     let (down, up) = (search()?, search()?);
     Ok(Some(Tables { conflicts, down, up, closer: 0 }))
 }

@@ -10,6 +10,7 @@ use crate::solve::budget::Stage;
 use crate::solve::model::Model;
 use crate::solve::model::arith::index;
 use crate::solve::model::clock::Clock;
+use crate::solve::tuning;
 
 /// All items in a space, and the core's items.
 ///
@@ -62,8 +63,8 @@ struct Grown {
 }
 
 impl<'m> GrownSizes<'m> {
-    pub(crate) fn new(whole: Whole<'m>, clock: &Clock<'_>) -> Self {
-        let tolerances = clock.tuning().assume.growth_tolerances.into_iter();
+    pub(crate) fn new(whole: Whole<'m>) -> Self {
+        let tolerances = tuning::assume::GROWTH_TOLERANCES.into_iter();
         let ways = tolerances
             .flat_map(|tolerance| [false, true].map(|parts| NearCuts { tolerance, parts }));
         let slots =
@@ -125,7 +126,7 @@ impl GrowthSlot {
 
 impl Grown {
     fn new(items: &Model, near: NearCuts, clock: &Clock<'_>) -> Result<Option<Self>> {
-        let is_small = items.items.len() <= clock.tuning().portfolio.large_core;
+        let is_small = items.items.len() <= tuning::portfolio::LARGE_CORE;
         if !is_small || !items.is_plain() {
             return Ok(None);
         }

@@ -21,7 +21,7 @@ use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
 use crate::solve::options::Methods;
 use crate::solve::repair::chains::EjectionChains;
-use crate::solve::tuning::layout::EFFORT_PER_SWEPT;
+use crate::solve::tuning::{self, layout::EFFORT_PER_SWEPT};
 
 /// The situation in which a method takes a turn.
 struct MethodTask<'t, 'a> {
@@ -57,7 +57,7 @@ trait Method: fmt::Debug {
     fn role(&self) -> Role;
 
     /// Returns whether the method works on the core, and has something left to try.
-    fn can(&self, core: &Model, clock: &Clock<'_>) -> bool;
+    fn can(&self, core: &Model) -> bool;
 
     /// Makes the method's tables; false if the core is too large.
     fn prepare(&mut self, _core: &Model, _clock: &Clock<'_>) -> Result<bool> {
@@ -79,8 +79,8 @@ fn methods<'m>(whole: Whole<'m>, clock: &Clock<'_>) -> Vec<Box<dyn Method + 'm>>
         (on.skyline, Box::new(SkylinePasses { series: None })),
         (on.exact, Box::new(ExactSearch { searches: None, too_large: false })),
         (on.disjunctive, Box::new(Disjunctions::new())),
-        (on.blocks, Box::new(BlockSearches::new(whole, clock))),
-        (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole, clock))),
+        (on.blocks, Box::new(BlockSearches::new(whole))),
+        (on.grown_sizes && on.exact, Box::new(GrownSizes::new(whole))),
     ];
     all.into_iter().filter_map(|(is_on, method)| is_on.then_some(method)).collect()
 }
@@ -97,8 +97,8 @@ impl Method for FromPeak {
         Role::Large
     }
 
-    fn can(&self, core: &Model, clock: &Clock<'_>) -> bool {
-        self.count < clock.tuning().greedy.passes_from_peak && core.all_solid() && !core.has_pins()
+    fn can(&self, core: &Model) -> bool {
+        self.count < tuning::greedy::PASSES_FROM_PEAK && core.all_solid() && !core.has_pins()
     }
 
     fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
@@ -121,14 +121,14 @@ impl Method for Chains {
         Role::LargeAndSmall
     }
 
-    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, _core: &Model) -> bool {
         true
     }
 
     fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
         let MethodTask { core, goal, best, clock, chains } = task;
         let Some(start) = best.offsets() else {
-            clock.tick(clock.tuning().portfolio.shortest_turn);
+            clock.tick(tuning::portfolio::SHORTEST_TURN);
             return Ok(());
         };
         let chains = made(chains, || EjectionChains::new(core, clock))?;
@@ -149,14 +149,14 @@ impl Method for CriticalPart {
         Role::Large
     }
 
-    fn can(&self, core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, core: &Model) -> bool {
         core.all_solid()
     }
 
     fn step(&mut self, task: MethodTask<'_, '_>) -> Result<()> {
         let MethodTask { core, goal, best, clock, chains } = task;
         let chains = made(chains, || EjectionChains::new(core, clock))?;
-        let series = made(&mut self.series, || Critical::new(core, clock))?;
+        let series = made(&mut self.series, || Critical::new(core))?;
         series.step(core, goal, best, chains, clock)
     }
 }
@@ -186,7 +186,7 @@ impl Method for GreedyPasses {
         Role::Greedy
     }
 
-    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, _core: &Model) -> bool {
         self.count < self.fits.len() * ORDERS.len()
     }
 
@@ -216,7 +216,7 @@ impl Method for SkylinePasses {
         Role::LargeAndSmall
     }
 
-    fn can(&self, core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, core: &Model) -> bool {
         core.all_solid() && !core.has_pins()
     }
 
@@ -240,7 +240,7 @@ impl Method for ExactSearch {
         Role::Exact
     }
 
-    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, _core: &Model) -> bool {
         !self.too_large
     }
 
@@ -270,7 +270,7 @@ impl Method for Disjunctions {
         Role::Disjunctive
     }
 
-    fn can(&self, core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, core: &Model) -> bool {
         self.can(core)
     }
 
@@ -285,7 +285,7 @@ impl Method for BlockSearches<'_> {
         Role::Grown
     }
 
-    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, _core: &Model) -> bool {
         self.can()
     }
 
@@ -300,7 +300,7 @@ impl Method for GrownSizes<'_> {
         Role::Grown
     }
 
-    fn can(&self, _core: &Model, _clock: &Clock<'_>) -> bool {
+    fn can(&self, _core: &Model) -> bool {
         self.can()
     }
 
@@ -356,28 +356,33 @@ impl<'m> Portfolio<'m> {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<bool> {
-        let tuning = &clock.tuning().portfolio;
         let exact = self.methods.iter().position(|it| it.method.role() == Role::Exact);
         let Some(exact) = exact else { return self.take_turn(core, goal, usize::MAX, best, clock) };
         if !self.methods[exact].method.prepare(core, clock)? {
             return self.take_turn(core, goal, usize::MAX, best, clock);
         }
-        let divisor = if goal == 0 { tuning.others_divisor } else { tuning.others_divisor_goal };
+        let divisor = if goal == 0 {
+            tuning::portfolio::OTHERS_DIVISOR
+        } else {
+            tuning::portfolio::OTHERS_DIVISOR_GOAL
+        };
         let part = self.methods[exact].spent / divisor;
         let is_due = |it: &Entry<'_>| {
-            it.method.role() == Role::LargeAndSmall && it.method.can(core, clock) && it.spent < part
+            it.method.role() == Role::LargeAndSmall && it.method.can(core) && it.spent < part
         };
-        let due = self.least_spent(is_due).filter(|_| part >= tuning.shortest_turn);
+        let due = self.least_spent(is_due).filter(|_| part >= tuning::portfolio::SHORTEST_TURN);
         // Grown items are searched as long as the original items.
         let most = self.methods[exact].spent;
         let is_grown = |it: &Entry<'_>| {
-            it.method.role() == Role::Grown && it.method.can(core, clock) && it.spent < most
+            it.method.role() == Role::Grown && it.method.can(core) && it.spent < most
         };
-        let due = due.or_else(|| self.least_spent(is_grown).filter(|_| most >= tuning.grown_after));
-        let few = core.items.len() <= clock.tuning().disjunctive.few_items;
-        let share = if few { most } else { most / clock.tuning().disjunctive.others_divisor };
+        let due = due.or_else(|| {
+            self.least_spent(is_grown).filter(|_| most >= tuning::portfolio::GROWN_AFTER)
+        });
+        let few = core.items.len() <= tuning::disjunctive::FEW_ITEMS;
+        let share = if few { most } else { most / tuning::disjunctive::OTHERS_DIVISOR };
         let is_disjunctive = |it: &Entry<'_>| {
-            it.method.role() == Role::Disjunctive && it.method.can(core, clock) && it.spent < share
+            it.method.role() == Role::Disjunctive && it.method.can(core) && it.spent < share
         };
         let due = due.or_else(|| self.least_spent(is_disjunctive));
         let place = due.unwrap_or(exact);
@@ -407,13 +412,13 @@ impl<'m> Portfolio<'m> {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<bool> {
-        let tuning = &clock.tuning().portfolio;
         // Many solid items are searched in part, by the method for the critical part.
         // Up to some size, joined items may be few enough; not where `most` asks for a quick end.
-        let may_join = (tuning.small_core + 1..=tuning.large_core).contains(&core.items.len());
+        let may_join = (tuning::portfolio::SMALL_CORE + 1..=tuning::portfolio::LARGE_CORE)
+            .contains(&core.items.len());
         let too_large = core.all_solid() && !(may_join && most == usize::MAX);
         let is_due = |it: &Entry<'_>| {
-            it.method.can(core, clock)
+            it.method.can(core)
                 && !(too_large && matches!(it.method.role(), Role::Exact | Role::Grown))
         };
         let Some(place) = self.least_spent(is_due) else { return Ok(false) };
@@ -423,13 +428,13 @@ impl<'m> Portfolio<'m> {
         // useless.
         let role = self.methods[place].method.role();
         if !(core.all_solid() && matches!(role, Role::Exact | Role::Grown)) {
-            clock.begin_turn(all.max(tuning.shortest_turn).min(most));
+            clock.begin_turn(all.max(tuning::portfolio::SHORTEST_TURN).min(most));
         }
         self.run(place, core, goal, best, clock)?;
         clock.end_turn();
         // Some turns count no effort themselves.
         clock.tick(core.items.len());
-        let gained = tuning.free_turn_divisor.saturating_mul(peak - best.peak());
+        let gained = tuning::portfolio::FREE_TURN_DIVISOR.saturating_mul(peak - best.peak());
         if gained < peak.saturating_sub(best.bound()) {
             self.methods[place].spent += clock.effort() - before;
         }

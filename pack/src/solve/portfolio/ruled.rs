@@ -15,6 +15,7 @@ use crate::solve::exact::outcome::Outcome;
 use crate::solve::model::arith::signed;
 use crate::solve::model::clock::Clock;
 use crate::solve::model::random::Random;
+use crate::solve::tuning;
 use crate::space::Space;
 
 /// Packs the buffers `members` of a space, and stores the offsets.
@@ -32,8 +33,7 @@ pub(crate) fn pack(
     offsets: &mut [u64],
     clock: &Clock<'_>,
 ) -> Result<SpacePacking> {
-    let tuning = clock.tuning().disjunctive;
-    let ruled = Ruled::new(problem, space, members, tuning.most_ruled_pairs)?;
+    let ruled = Ruled::new(problem, space, members, tuning::disjunctive::MOST_RULED_PAIRS)?;
     let capacity = problem.spaces()[space.index()].capacity();
     clock.allow_for_rigid(ruled.buffers.len());
     clock.allow_for(ruled.buffers.len());
@@ -102,7 +102,6 @@ impl Best<'_> {
     /// Searches until the packing is decided; returns whether it is proven that no packing exists.
     fn search(&mut self, ruled: &Ruled, capacity: Option<u64>) -> Result<bool> {
         let (conflicts, clock) = (&ruled.conflicts, self.clock);
-        let tuning = clock.tuning().disjunctive;
         let near = RuledNeighbors::new(conflicts)?;
         let mut orders = FitOrders::new(conflicts, clock.seed());
         self.raise_bound(simple_bound(conflicts));
@@ -122,11 +121,10 @@ impl Best<'_> {
                 return Ok(false);
             }
         }
-        self.raise_bound(least_stack(conflicts, tuning.stack_tasks, clock)?);
-        let is_small = conflicts.disjunctions.len() <= tuning.most_pairs;
+        self.raise_bound(least_stack(conflicts, tuning::disjunctive::STACK_TASKS, clock)?);
+        let is_small = conflicts.disjunctions.len() <= tuning::disjunctive::MOST_PAIRS;
         let is_small = is_small && clock.methods().disjunctive;
-        let (mut down, mut up) =
-            (Disjunctive::new(conflicts, clock)?, Disjunctive::new(conflicts, clock)?);
+        let (mut down, mut up) = (Disjunctive::new(conflicts)?, Disjunctive::new(conflicts)?);
         // Effort of disjunctive search, its part for bounds, and the effort of other orders.
         let (mut exact, mut bounding, mut local, mut closer) = (0, 0, 0, 0);
         while !self.is_decided(capacity) && !clock.is_up() {

@@ -16,6 +16,7 @@ use crate::solve::greedy::{first_fit, sweep};
 use crate::solve::model::Model;
 use crate::solve::model::arith::index;
 use crate::solve::model::clock::Clock;
+use crate::solve::tuning;
 
 /// Packs a space into `best`, as well as the clock allows.
 ///
@@ -34,10 +35,9 @@ pub(crate) fn run(
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
 ) -> Result<()> {
-    let tuning = &clock.tuning().portfolio;
     let started = Instant::now();
     let is_fitted = first_answer(model, hints, best, clock)?;
-    clock.reserve(started.elapsed() * tuning.put_back_time);
+    clock.reserve(started.elapsed() * tuning::portfolio::PUT_BACK_TIME);
     if best.is_proven() || clock.is_up() {
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub(crate) fn run(
     }
     let core = model.restricted_to(&kernel.core)?;
     let mut core_best = best.for_core(&core, &kernel.core);
-    clock.allow_for(core.items.len().saturating_sub(tuning.small_core));
+    clock.allow_for(core.items.len().saturating_sub(tuning::portfolio::SMALL_CORE));
     if core.is_rigid() {
         clock.allow_for_rigid(core.items.len());
     }
@@ -71,10 +71,10 @@ pub(crate) fn run(
         let peak = core_best.peak();
         let offsets = kernelize::put_back(model, &kernel, offsets, peak, &mut space, clock)?;
         best.offer(offsets, Stage::PutBack);
-        clock.reserve(started.elapsed() * tuning.put_back_time_again);
+        clock.reserve(started.elapsed() * tuning::portfolio::PUT_BACK_TIME_AGAIN);
         Ok(())
     };
-    if model.items.len() >= tuning.early_put_back {
+    if model.items.len() >= tuning::portfolio::EARLY_PUT_BACK {
         // Past the deadline, so many items may not be placed in time. This call makes a complete
         // packing, and measures the time that another call takes.
         complete(&core_best, best)?;
@@ -108,7 +108,7 @@ fn first_answer(
     if clock.methods().sweep && !model.has_pins() {
         best.offer(sweep::best_fit(model, best.limit(), clock)?, Stage::Sweep);
     }
-    let most = model.bound.saturating_mul(clock.tuning().greedy.swept_percent) / 100;
+    let most = model.bound.saturating_mul(tuning::greedy::SWEPT_PERCENT) / 100;
     let is_poor = best.offsets().is_none() || !model.all_solid() && best.peak() > most;
     if is_poor {
         fit_by_birth(model, best, clock)?;
@@ -134,7 +134,7 @@ fn fit_by_birth(model: &Model, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> R
 /// Packs all items by handovers, if sizes and times are all that is given, and keeps the core.
 fn hand_over(whole: Whole<'_>, best: &mut Incumbent<'_>, clock: &Clock<'_>) -> Result<()> {
     let Whole { model, core } = whole;
-    let is_small = model.items.len() <= clock.tuning().portfolio.large_core;
+    let is_small = model.items.len() <= tuning::portfolio::LARGE_CORE;
     if is_small && model.is_plain() && clock.methods().handovers {
         let offsets = handovers::packed(model, clock)?;
         let of_core = |all: Vec<u64>| core.iter().map(|&item| all[index(item)]).collect();
@@ -150,14 +150,13 @@ fn greedy(
     best: &mut Incumbent<'_>,
     clock: &Clock<'_>,
 ) -> Result<()> {
-    let tuning = &clock.tuning().portfolio;
-    let is_small = core.items.len() <= tuning.small_core;
+    let is_small = core.items.len() <= tuning::portfolio::SMALL_CORE;
     // Sweeps from the peak are better at large solid cores, and a hundred times as fast.
     let is_swept = core.all_solid() && !core.has_pins() && clock.methods().from_peak;
     let passes = match (is_small, is_swept) {
-        (true, _) => tuning.passes_small,
+        (true, _) => tuning::portfolio::PASSES_SMALL,
         (false, true) => 0,
-        (false, false) => tuning.passes_large,
+        (false, false) => tuning::portfolio::PASSES_LARGE,
     };
     for _ in 0..passes {
         if best.is_proven() || clock.is_up() {
@@ -182,14 +181,13 @@ pub(crate) fn improve(
     clock: &Clock<'_>,
 ) -> Result<()> {
     let goal = capacity.unwrap_or(0);
-    let tuning = &clock.tuning().portfolio;
-    let is_large = core.items.len() > tuning.small_core;
-    let is_long = core.items.len() >= tuning.long_items
+    let is_large = core.items.len() > tuning::portfolio::SMALL_CORE;
+    let is_long = core.items.len() >= tuning::portfolio::LONG_ITEMS
         && core.all_solid()
-        && core.is_long(tuning.long_ratio);
+        && core.is_long(tuning::portfolio::LONG_RATIO);
     let mut end = usize::MAX;
     if is_long && clock.is_unlimited() {
-        let effort = core.items.len().saturating_mul(clock.tuning().limits.long_effort_per_item);
+        let effort = core.items.len().saturating_mul(tuning::limits::LONG_EFFORT_PER_ITEM);
         end = clock.effort().saturating_add(effort);
     }
     while !is_decided(best, capacity) && !clock.is_up() && clock.effort() < end {

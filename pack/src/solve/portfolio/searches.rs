@@ -10,6 +10,7 @@ use crate::solve::exact::outcome::Outcome;
 use crate::solve::exact::windowed::Windowed;
 use crate::solve::model::Model;
 use crate::solve::model::clock::Clock;
+use crate::solve::tuning;
 
 /// Exact searches in a core.
 ///
@@ -58,13 +59,16 @@ impl Searches {
         best: &mut Incumbent<'_>,
         clock: &Clock<'_>,
     ) -> Result<()> {
-        let tuning = &clock.tuning().portfolio;
         let low = best.bound().max(goal);
         let middle = core.peak_from(low + (best.peak() - low) / 2);
         self.count += 1;
-        let every = if goal == 0 { tuning.halfway_every } else { tuning.halfway_every_goal };
+        let every = if goal == 0 {
+            tuning::portfolio::HALFWAY_EVERY
+        } else {
+            tuning::portfolio::HALFWAY_EVERY_GOAL
+        };
         let to_middle = clock.methods().halfway_targets
-            && self.count >= tuning.hard_after
+            && self.count >= tuning::portfolio::HARD_AFTER
             && self.count.is_multiple_of(every.max(1));
         let to_middle = to_middle && low < middle && middle < best.peak();
         let target = if to_middle { middle } else { low };

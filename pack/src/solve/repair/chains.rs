@@ -18,7 +18,10 @@ use crate::solve::model::clock::Clock;
 use crate::solve::model::memory::filled;
 use crate::solve::model::random::Random;
 use crate::solve::model::{Item, Model};
-use crate::solve::tuning::ChainsTuning;
+use crate::solve::tuning::{
+    self,
+    chains::{CHAINS_PER_ITEM, EFFORT_PER_NEIGHBOR, EFFORT_PER_STEP, MOST_STUCK},
+};
 
 /// A local search by ejection chains.
 ///
@@ -27,7 +30,6 @@ use crate::solve::tuning::ChainsTuning;
 /// the search does not cycle. No list of pairs is stored, so packings of any size can be improved.
 #[derive(Debug)]
 pub(crate) struct EjectionChains {
-    tuning: ChainsTuning,
     neighbors: Neighbors,
     /// The current packing, whose peak is at most the last given packing's.
     offsets: Vec<u64>,
@@ -71,10 +73,8 @@ enum End {
 impl EjectionChains {
     /// Returns a repair of packings of `model`.
     pub(crate) fn new(model: &Model, clock: &Clock<'_>) -> Result<Self> {
-        let tuning = clock.tuning().chains;
         let count = model.items.len();
         Ok(Self {
-            tuning,
             neighbors: Neighbors::new(model)?,
             offsets: filled(0, count, "offsets")?,
             placed: filled(true, count, "offsets")?,
@@ -84,8 +84,8 @@ impl EjectionChains {
             blocks: Vec::new(),
             edges: Edges::default(),
             random: Random::new(clock.seed()),
-            ambition: tuning.ambition,
-            steps: tuning.first_steps,
+            ambition: tuning::chains::AMBITION,
+            steps: tuning::chains::FIRST_STEPS,
             is_new: true,
         })
     }
@@ -109,16 +109,17 @@ impl EjectionChains {
         }
         let distance = whole(real(peak - bound) * self.ambition).clamp(1, peak - bound);
         let target = peak - distance;
-        let ChainsTuning { chains_per_item, most_stuck, .. } = self.tuning;
-        let (stuck, _) = self.lower(model, target, chains_per_item, most_stuck, clock);
+        let (stuck, _) = self.lower(model, target, CHAINS_PER_ITEM, MOST_STUCK, clock);
         if stuck > 0 {
             self.ambition =
-                (self.ambition * self.tuning.ambition_down).max(self.tuning.least_ambition);
-            self.steps =
-                self.steps.saturating_mul(self.tuning.steps_growth).min(self.tuning.most_steps);
+                (self.ambition * tuning::chains::AMBITION_DOWN).max(tuning::chains::LEAST_AMBITION);
+            self.steps = self
+                .steps
+                .saturating_mul(tuning::chains::STEPS_GROWTH)
+                .min(tuning::chains::MOST_STEPS);
             self.forget(model);
         } else if model.peak(&self.offsets) <= target {
-            self.ambition = (self.ambition * self.tuning.ambition_up).min(1.0);
+            self.ambition = (self.ambition * tuning::chains::AMBITION_UP).min(1.0);
         }
         (model.peak(&self.offsets) < peak).then(|| self.offsets.clone())
     }
@@ -135,7 +136,7 @@ impl EjectionChains {
         self.offsets.copy_from_slice(offsets);
         self.is_new = true;
         self.forget(model);
-        let steps = core::mem::replace(&mut self.steps, self.tuning.first_steps);
+        let steps = core::mem::replace(&mut self.steps, tuning::chains::FIRST_STEPS);
         let (_, all) = self.lower(model, target, 1, usize::MAX, clock);
         self.steps = steps;
         (self.offsets.clone(), all)
@@ -213,7 +214,6 @@ impl EjectionChains {
 
     /// Places all waiting items below `target`.
     fn settle(&mut self, model: &Model, target: u64, clock: &Clock<'_>) -> End {
-        let ChainsTuning { effort_per_step, effort_per_neighbor, .. } = self.tuning;
         for _ in 0..self.steps {
             let Some(place) = self.choose_waiting(model) else { return End::Done };
             let item = index(self.waiting.swap_remove(place));
@@ -222,7 +222,7 @@ impl EjectionChains {
             }
             let Some(ceiling) = model.ceiling(item, target) else { return End::Stuck };
             self.find_blocks(model, item);
-            if clock.tick(effort_per_neighbor * self.blocks.len() + effort_per_step) {
+            if clock.tick(EFFORT_PER_NEIGHBOR * self.blocks.len() + EFFORT_PER_STEP) {
                 return End::Over;
             }
             let Some(offset) = self.cheapest_offset(model, item, ceiling) else {
@@ -241,7 +241,7 @@ impl EjectionChains {
             return None;
         }
         let count = self.waiting.len();
-        if self.random.unit() < self.tuning.random_choice {
+        if self.random.unit() < tuning::chains::RANDOM_CHOICE {
             return Some(self.random.below(count));
         }
         let key = |&place: &usize| {

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from arenaplan.deploy.code.code_dense import whole_call
 from arenaplan.deploy.code.code_elements import Fields, binary, elementwise
 from arenaplan.deploy.code.code_moves import filled, moved
 from arenaplan.deploy.code.code_shapes import broadcast, dense_steps
@@ -34,6 +35,7 @@ from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
 from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY
 from arenaplan.run.cuda.text import literal
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
+from arenaplan.run.numpy.kernels.window_cuts import neighbors
 from arenaplan.run.numpy.kernels.windows import Axis, window_axes
 from arenaplan.run.numpy.registry import Tensor
 from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
@@ -279,9 +281,15 @@ def pool(site: Site) -> Emit:
 
 # -- sums -----------------------------------------------------------------------------------------
 
+_SUM: Final = "float sum = 0.0f;"
 _REDUCED: Final = {
-    "Mean": ("float sum = 0.0f;", "sum += number;", "*y++ = sum / c->count;"),
-    "Sum": ("float sum = 0.0f;", "sum += number;", "*y++ = sum;"),
+    "Mean": (_SUM, "sum += number;", "*y++ = sum / c->count;"),
+    "Sum": (_SUM, "sum += number;", "*y++ = sum;"),
+    "L1": (_SUM, "sum += fabsf(number);", "*y++ = sum;"),
+    "L2": (_SUM, "sum += number * number;", "*y++ = sqrtf(sum);"),
+    "LogSum": (_SUM, "sum += number;", "*y++ = logf(sum);"),
+    "SumSquare": (_SUM, "sum += number * number;", "*y++ = sum;"),
+    "Prod": ("float product = 1.0f;", "product *= number;", "*y++ = product;"),
     "Max": (
         "float most = -INFINITY;",
         "most = number > most || number != number ? number : most;",
@@ -385,8 +393,7 @@ def softmax(site: Site) -> Emit:
     site.use("softmax_f32")
     rows = prod(shape) // depth
     fields: dict[str, Field] = {"rows": rows, "depth": depth, "inner": inner, "beta": 1.0}
-    parameters = site.structure("softmax_f32", fields)
-    return lambda part: [f"softmax_f32({parameters}, {pointer(part, 0)}, {part.output()});"]
+    return whole_call("softmax_f32", site.structure("softmax_f32", fields), 0)
 
 
 # -- normalization --------------------------------------------------------------------------------
@@ -414,8 +421,30 @@ def batch_normalization(site: Site) -> Emit:
         "summands": site.constant("summands", (bias - mean * factors).astype(np.float32)),
     }
     site.use("planes_scaled")
-    parameters = site.structure("planes_scaled", fields)
-    return lambda part: [f"planes_scaled({parameters}, {pointer(part, 0)}, {part.output()});"]
+    return whole_call("planes_scaled", site.structure("planes_scaled", fields), 0)
+
+
+@_lowers("LRN")
+def response_normalization(site: Site) -> Emit:
+    """Divide by a power of the mean square of neighboring channels."""
+    _real(site)
+    attributes, shape = site.signature.attributes, site.input(0).shape
+    size = int(attributes.get("size", 0))
+    if size < 1 or len(shape) < 2 or not prod(shape):
+        raise site.refuse(f"its size is {size}, for an operand of shape {shape}")
+    below, above = neighbors(size, shape[1])
+    fields: dict[str, Field] = {
+        "images": shape[0],
+        "channels": shape[1],
+        "plane": prod(shape[2:]),
+        "below": below,
+        "above": above,
+        "factor": float(attributes.get("alpha", 1e-4)) / size,
+        "exponent": float(attributes.get("beta", 0.75)),
+        "bias": float(attributes.get("bias", 1.0)),
+    }
+    site.use("lrn")
+    return whole_call("lrn", site.structure("lrn", fields), 0)
 
 
 @_lowers("LayerNormalization")

@@ -14,7 +14,7 @@ from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.deploy.code.code_site import BAD_INDEX, Place
+from arenaplan.deploy.code.code_site import BAD_INDEX, MATH, Place
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
 from arenaplan.deploy.export.placed import guarded, identifiers, prefix_of
@@ -30,7 +30,6 @@ TARGET: Final = "c-code"
 """The target for generated code."""
 _MOST_BYTES: Final = (1 << 31) - 1
 """Offsets have 32 bits."""
-_MATH: Final = re.compile(r"\b(\w+f\(|INFINITY|NAN)")
 _COLUMNS: Final = 48
 
 
@@ -208,14 +207,16 @@ class _Program:
         function = self._function(body)
 
         def source() -> str:
-            texts = [steps.kernels.text(), *steps.constants.texts()]
+            kernels = steps.kernels.text()
+            found = MATH.search("\n".join([kernels, *body]))
             return "\n".join(
                 [
                     *self._head(steps),
-                    *self._includes("\n".join([*texts, *body])),
+                    *self._includes(steps.constants.needs_math or found is not None),
                     *self._arena_lines(),
                     *self._places(),
-                    *texts,
+                    kernels,
+                    *steps.constants.texts(),
                     "",
                     *reset,
                     *function,
@@ -338,12 +339,12 @@ class _Program:
             lines.append(f"{offset:>9} {size:>9}  {bar:<{width}}  {name[:60]}")
         return list(comment(lines))
 
-    def _includes(self, text: str) -> list[str]:
+    def _includes(self, needs_math: bool) -> list[str]:
         """Return includes, and types through which the arena is read."""
         return [
             f'#include "{self._name}.h"',
             "",
-            *(["#include <math.h>"] if _MATH.search(text) else []),
+            *(["#include <math.h>"] if needs_math else []),
             "#include <stddef.h>",
             "#include <string.h>",
             "",

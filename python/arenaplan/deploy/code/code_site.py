@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -17,6 +19,8 @@ from arenaplan.run.numpy.registry import Signature, Tensor
 from arenaplan.run.numpy.tflite.tflite_facts import refused
 from arenaplan.tflite.reader.code_walk import OWN_DOMAIN
 
+MATH: Final = re.compile(r"\b(\w+f\(|INFINITY|NAN)")
+"""What ``math.h`` declares."""
 ROWS: Final = 1
 """The dimension of images ``(N, H, W, C)`` in which rows are counted."""
 
@@ -69,6 +73,8 @@ class Constants:
     """Functions that return each constant's text; long texts are not always wanted."""
     size: int = 0
     """Bytes, with 32-bit pointers."""
+    needs_math: bool = False
+    """Whether a number is infinite or not a number, which C spells with macros of ``math.h``."""
     _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
 
@@ -90,11 +96,13 @@ class Constants:
         type_ = c_type(data.dtype)
         if type_ is None:
             raise UnsupportedOp(f"constant {wanted!r} has element type {data.dtype}, not one of C")
-        key = (type_, np.ascontiguousarray(data).tobytes())
+        data = np.ascontiguousarray(data)
+        key = (type_, sha256(data.reshape(-1).view(np.uint8).data).digest())
         if key not in self._names:
             self._names[key] = name = self.name(wanted)
             self.written.append(partial(array, type_, name, data))
             self.size += data.nbytes
+            self.needs_math |= data.dtype.kind == "f" and not np.isfinite(data).all()
         return self._names[key]
 
     def structure(self, type_: str, wanted: str, fields: Mapping[str, Field]) -> str:
@@ -103,6 +111,7 @@ class Constants:
         lines = list(initializer(fields)) or ["  .unused = 0,"]
         text = "\n".join([f"static const struct {type_} {name} = {{", *lines, "};"])
         self.written.append(partial(str, text))
+        self.needs_math |= MATH.search(text) is not None
         self.size += 4 * _words(fields)
         return name
 

@@ -33,8 +33,8 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
     encoding,
     encoding_or,
     float_range,
-    limits,
 )
+from arenaplan.run.numpy.tflite.tflite_products import largest_sums
 from arenaplan.run.numpy.tflite.transpose_conv import scatter_sides
 
 _LARGEST: Final = (1 << 31) - 1
@@ -155,9 +155,7 @@ def _factor_fields(site: Site, factors: list[Multiplier]) -> dict[str, Field]:
 
 def check_sums(site: Site, weights: np.ndarray, offset: int, image: int, bias: int) -> None:
     """Refuse sums that may not fit 32 bits; weights have the result's channels first."""
-    low, high = limits(site.input(image).dtype)
-    largest = max(abs(low + offset), abs(high + offset))
-    sums = np.abs(weights.reshape(len(weights), -1).astype(np.int64)).sum(axis=1) * largest
+    sums = largest_sums(weights, offset, site.input(image).dtype)
     if site.signature.input(bias) is not None:
         sums = sums + np.abs(constant_operand(site.signature, bias).reshape(-1).astype(np.int64))
     if not _is_wide(site, image, bias) and int(sums.max(initial=0)) > _LARGEST:

@@ -21,7 +21,7 @@ from arenaplan.base.errors import NotAModel
 from arenaplan.graph.sizes import Bind
 
 try:
-    import onnx  # noqa: F401
+    from onnx import ModelProto
 except ImportError as error:
     raise ImportError("reading ONNX models needs the package 'onnx': pip install onnx") from error
 
@@ -31,9 +31,12 @@ from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.formats.onnx.walk import Walk
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from arenaplan.formats.onnx.external import Folder
     from arenaplan.graph import Graph
 
-__all__ = ["load_onnx", "open_onnx"]
+__all__ = ["load_onnx", "open_onnx", "opened"]
 
 
 def load_onnx(source: Source, *, bind: Bind | None = None) -> Graph:
@@ -90,7 +93,11 @@ def open_onnx(source: Source) -> Callable[[Bind | None], Graph]:
     PlannerError, OSError
         As :func:`load_onnx`, here and in the returned function.
     """
-    model, path, folder = read_model(source)
+    return opened(*read_model(source))
+
+
+def opened(model: ModelProto, path: Path | None, folder: Folder) -> Callable[[Bind | None], Graph]:
+    """Return what :func:`open_onnx` does, for a model that :func:`read_model` returned."""
     name = model.graph.name or (path.stem if path is not None else "")
     tensors: dict[str, StoredTensor] = {}
 

@@ -118,8 +118,10 @@ class Folder:
         ModelError
             If the file is too short.
         """
-        if not 0 <= offset <= len(self.own) - length:
-            raise _beyond(name, Span("", offset, length), len(self.own))
+        # A file may have been cut since it was mapped; a read beyond its end ends the process.
+        size = self.own.size() if isinstance(self.own, mmap.mmap) else len(self.own)
+        if not 0 <= offset <= min(size, len(self.own)) - length:
+            raise _beyond(name, Span("", offset, length), size)
         return memoryview(self.own)[offset : offset + length]
 
     def read(self, name: str, span: Span) -> memoryview:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
-from arenaplan.base.errors import UndefinedValue, fault
+from arenaplan.base.errors import NotAModel, UndefinedValue, fault
 from arenaplan.base.quoting import quoted
 
 
@@ -32,7 +32,10 @@ def with_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray])
     ModelError
         If the file would be larger than the format allows.
     """
-    model = onnx.load(path)
+    try:
+        model = onnx.load(os.fspath(path))
+    except DecodeError as error:
+        raise NotAModel(f"{os.fspath(path)!r} is no ONNX model: {error}") from error
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].HasField("t"):

@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from typing import Any
 
-from arenaplan.base.errors import InvalidOption
+from arenaplan.base.errors import InvalidOption, fault
 
 
 @contextmanager
@@ -27,6 +27,8 @@ def executor_at(address: str) -> Iterator[Executor]:
         If the address names no known engine.
     ImportError
         If the engine's package, named in the message, is not installed.
+    ExecutionError
+        If the engine does not answer; the kind is ``EngineLost``.
     """
     engine, separator, place = address.partition("://")
     if not separator or engine not in ("dask", "ray"):
@@ -36,7 +38,7 @@ def executor_at(address: str) -> Iterator[Executor]:
             from distributed import Client
         except ImportError as error:
             raise ImportError(f"{address} needs Dask: pip install distributed") from error
-        with Client(f"tcp://{place}") as client:
+        with _reached(address, lambda: Client(f"tcp://{place}")) as client:
             yield client.get_executor(pure=False)
         return
     try:
@@ -46,11 +48,20 @@ def executor_at(address: str) -> Iterator[Executor]:
             import grpc  # noqa: F401  Ray's client imports it late, and hides that it is missing.
     except ImportError as error:
         raise ImportError(f"{address} needs Ray: pip install 'ray[client]'") from error
-    ray.init(f"ray://{place}" if place else "auto", ignore_reinit_error=True)
+    where = f"ray://{place}" if place else "auto"
+    _reached(address, lambda: ray.init(where, ignore_reinit_error=True))
     try:
         yield RayExecutor(ray)
     finally:
         ray.shutdown()
+
+
+def _reached(address: str, connect: Callable[[], Any]) -> Any:
+    """Return the connection to an engine."""
+    try:
+        return connect()
+    except OSError as error:
+        raise fault("EngineLost", f"{address} does not answer: {error}") from error
 
 
 class RayExecutor(Executor):

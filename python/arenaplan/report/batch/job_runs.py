@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, fault, kind_of
 from arenaplan.base.limits import Limits
 from arenaplan.graph import Graph
@@ -26,6 +27,7 @@ _PERIOD = 2.0
 """Seconds between two looks at whether an engine is still there."""
 
 
+@typed
 def plan_many(
     sources: Iterable[str | os.PathLike[str] | Graph],
     *,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -11,10 +11,11 @@ from typing import Any
 
 from arenaplan.base.errors import PlannerError, UnknownDim, kind_of
 from arenaplan.base.limits import UNLIMITED, Limits
-from arenaplan.formats import open_model
+from arenaplan.formats import open_model, signatures_for
 from arenaplan.graph import Graph
-from arenaplan.graph.sizes import Bind
+from arenaplan.graph.sizes import Bind, OpenBind
 from arenaplan.planner.planning import plan
+from arenaplan.tflite.reader.tflite_model import read_once
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,10 @@ def run_job(job: Job) -> Outcome:
     left_out: list[str] = []
     try:
         options = {**job.options, **({"target": target} if target else {})}
-        made, graph = max(
-            ((plan(graph, **options), graph) for graph in _graphs(job, left_out)),
-            key=lambda pair: pair[0].arena_bytes,
-        )
+        with read_once():
+            graphs = _graphs(job, left_out)
+        planned = ((plan(graph, **options), graph) for graph in graphs)
+        made, graph = max(planned, key=lambda pair: pair[0].arena_bytes)
     except (PlannerError, OSError, MemoryError, RecursionError, ImportError) as error:
         return failed(job, error, left_out)
     return Outcome(
@@ -115,34 +116,34 @@ def run_job(job: Job) -> Outcome:
     )
 
 
-def _graphs(job: Job, left_out: list[str]) -> Iterator[Graph]:
+def _graphs(job: Job, left_out: list[str]) -> list[Graph]:
     """
-    Yield the graph of a job, or that of each signature.
+    Return the graph of a job, or that of each signature.
 
-    Names of ``bind`` that the model does not have are added to a list. TensorFlow Lite Micro runs
-    the first signature alone.
+    Names of ``bind`` that the model, or a signature, does not have are added to a list.
     """
     if isinstance(job.source, Graph):
-        yield job.source
-        return
-    source, bind = Path(job.source), dict(job.bind)
-    graph_with = open_model(source, job.limits)
+        return [job.source]
+    source = Path(job.source)
+    return [
+        _bound(open_model(source, job.limits, name), job.bind, left_out)
+        for name in signatures_for(source, job.target, job.limits)
+    ]
+
+
+def _bound(
+    graph_with: Callable[[OpenBind | None], Graph], bind: OpenBind, left_out: list[str]
+) -> Graph:
+    """Return the graph for the names in ``bind`` that the model has; add all others to a list."""
+    known = dict(bind)
     while True:
         try:
-            graph = graph_with(bind or None)
-            break
+            return graph_with(known or None)
         except UnknownDim as error:
             if not error.names:
                 raise
-            for name in error.names:
-                left_out.append(name)
-                del bind[name]
-    covers = graph.covers
-    if not covers.others or (job.target or graph.target).startswith("tflm"):
-        yield graph
-        return
-    for name in (covers.signature, *covers.others):
-        yield open_model(source, job.limits, name)(bind or None)
+            left_out += [name for name in error.names if name not in left_out]
+            known = {name: size for name, size in known.items() if name not in error.names}
 
 
 def failed(job: Job, error: BaseException, left_out: Sequence[str] = ()) -> Outcome:

@@ -86,7 +86,7 @@ def gate(
     BaselineError
         If the baseline is damaged.
     InvalidOption
-        If there is no rule, or the runner's total is not known.
+        If there is no rule, growth is allowed over no baseline, or the runner's total is not known.
     PlannerError, OSError
         If the model cannot be read or planned.
 
@@ -109,11 +109,10 @@ def gate(
     [('y', 'grown', 64, 256)]
     """
     chosen = resolve(options, overrides)
-    limits = Limits.of(chosen)
-    limits.require_rule(baseline)
+    limits, allowed = Limits.of(chosen), Growth.of(allow_growth)
+    limits.require_rule(baseline, allowed)
     graph = source if isinstance(source, Graph) else load(source, bind=bind)
     old = None if baseline is None else read_baseline(baseline)
-    allowed = Growth.of(allow_growth)
     made = limits.planned(graph, time_limit=time_limit, on_progress=on_progress)
     needed = None
     if isinstance(made, Plan) and limits.budgets:
@@ -156,19 +155,24 @@ class Limits:
         plain = replace(options, spaces=None, pins=None, budget=space.capacity, alignment=alignment)
         return cls(plain, budgets, space.name)
 
-    def require_rule(self, baseline: object) -> None:
+    def require_rule(self, baseline: object, allowed: Growth) -> None:
         """
-        Refuse a gate that could not fail.
+        Refuse a gate that could not fail, and growth over nothing.
 
         Raises
         ------
         InvalidOption
-            If there is neither a budget nor a baseline.
+            If there is neither a budget nor a baseline, or growth is allowed without a baseline.
         """
         if not self.budgets and baseline is None:
             raise InvalidOption(
                 "a gate without a rule judges nothing: give a budget, such as budget='64KiB', "
                 "spaces with sizes, or a baseline"
+            )
+        if allowed != Growth() and baseline is None:
+            raise InvalidOption(
+                "option allow_growth: growth is over a baseline, and none is given; a budget "
+                "allows every growth up to its bytes"
             )
 
     def planned(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
+from arenaplan.base.arguments import typed
 from arenaplan.report.gating.verdicts import Gate, GateRow, GrowthCause
 
 _MOST: Final = 20
@@ -54,6 +55,7 @@ def _sizes(cause: GrowthCause) -> str:
     return f"{cause.before:,} -> {cause.after:,}"
 
 
+@typed
 def markdown(gates: Sequence[Gate]) -> str:
     """Return a section per gate, in GitHub Markdown."""
     return "\n".join(_section(gate) for gate in gates)
@@ -105,6 +107,7 @@ def _code(text: str) -> str:
 _COUNTS: Final = ("tests", "failures", "errors")
 
 
+@typed
 def junit(gates: Sequence[Gate]) -> str:
     """Return an XML document with a suite per gate and a test case per rule."""
     suites = ElementTree.Element("testsuites", name="arenaplan gate")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack, get_args
 
 from arenaplan._core import Plan
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, PlannerError
 from arenaplan.base.html_tables import html_table
 from arenaplan.base.progress import Progress, Watch, checked_seconds
@@ -81,6 +82,7 @@ class _Change(NamedTuple):
     by: Literal["graph", "import"]
 
 
+@typed
 def what_if(
     source: Graph | Source,
     options: PlanOptions | None = None,

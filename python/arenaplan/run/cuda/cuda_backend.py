@@ -2,7 +2,7 @@
 The CUDA executor as a backend for planning: scratch memory and estimated step times.
 
 Times are estimates from moved bytes and product operations, with the rates in
-:mod:`arenaplan.run.cuda.rates`.
+:mod:`arenaplan.run.cuda.rates`. A node that runs on the host takes NumPy's time and that of copies.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from weakref import WeakKeyDictionary
 from arenaplan.graph import Graph
 from arenaplan.graph.costs import RowKernel, StepCost, Way
 from arenaplan.run.cuda.lowering import StepLowering
-from arenaplan.run.cuda.lowering.site import Kind
-from arenaplan.run.cuda.rates import BYTES, LAUNCH, OPERATIONS, PRODUCT
-from arenaplan.run.numpy.registry import Signature
+from arenaplan.run.cuda.lowering.site import ON_HOST, Kind
+from arenaplan.run.cuda.rates import BYTES, CALL, COPIED, LAUNCH, OPERATIONS, PRODUCT
+from arenaplan.run.numpy.registry import Signature, find_kernel
 from arenaplan.run.numpy.signatures import NOT_RUN
+from arenaplan.run.numpy.timing import nanoseconds
 
 if TYPE_CHECKING:
     from arenaplan._core import Strips
@@ -110,7 +111,12 @@ def _seconds(lowering: StepLowering) -> float:
         if all(value in lowering.inline for value in member.outputs if value is not None):
             continue
         tensors = [tensor for tensor in (*signature.inputs, *signature.outputs) if tensor]
-        total += LAUNCH + sum(tensor.bytes for tensor in tensors) / BYTES
+        moved = sum(tensor.bytes for tensor in tensors)
+        if member.rule is ON_HOST:
+            kernel = find_kernel(signature)
+            total += CALL + moved / COPIED + nanoseconds(signature, kernel) * 1e-9
+            continue
+        total += LAUNCH + moved / BYTES
         inner = _inner(signature)
         made = signature.outputs[0]
         if inner and made:

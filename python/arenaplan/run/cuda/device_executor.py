@@ -18,6 +18,7 @@ from arenaplan.base.errors import (
     InvalidOption,
     fault,
 )
+from arenaplan.base.quoting import listed
 from arenaplan.graph import Graph
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.planner.planning import plan as make_plan
@@ -30,10 +31,22 @@ from arenaplan.run.cuda.device_program import (
     DeviceProgram,
     DeviceStep,
     device_program,
-    tensor_of,
 )
-from arenaplan.run.cuda.device_work import Copy, Launch, Matrix, Product, Span, Work
-from arenaplan.run.numpy.executor import Executor, checked_inputs
+from arenaplan.run.cuda.device_work import (
+    Copy,
+    HostCall,
+    Launch,
+    Matrix,
+    Place,
+    Product,
+    Span,
+    Work,
+)
+from arenaplan.run.cuda.host_calls import HostCalls
+from arenaplan.run.numpy.executor import Executor, checked_inputs, handed_out
+from arenaplan.run.numpy.registry import Clock
+from arenaplan.run.numpy.signatures import dtype_of
+from arenaplan.run.numpy.steps import array_at, load
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -42,9 +55,10 @@ PLAN_OPTIONS: Final = PlanOptions(target="cupy")
 """Options of the plans that executors for devices make for themselves."""
 
 _BYTE: Final = np.dtype(np.uint8)
-_CLOSE: Final = {2: 1e-2, 4: 1e-4, 8: 1e-4}
+_CLOSE: Final = {("f", 8): 1e-4, ("f", 4): 1e-4, ("f", 2): 1e-2, ("i", 1): 0.1, ("u", 1): 0.1}
 """Largest difference from NumPy's results that a verified run may have, relative to the largest
-element of a result, by the bytes of an element."""
+element of a result, by kind and bytes of an element. The coarsest type of a graph counts, since a
+sum in another order may round to another step."""
 
 
 class DeviceExecutor(Executor):
@@ -53,7 +67,8 @@ class DeviceExecutor(Executor):
 
     Made by ``Executor(graph, device="cuda")``. Constants are copied to the device once. A run
     copies the inputs through staging memory into the arena, puts the prepared launches into
-    streams in order, and copies the outputs back.
+    streams in order, and copies the outputs back. A node without a kernel for devices runs on the
+    host, on copies of its operands and results: :attr:`host_nodes`.
 
     Parameters
     ----------
@@ -69,7 +84,7 @@ class DeviceExecutor(Executor):
     workers : int, default 1
         Most streams that run steps at the same time, as far as the plan's hazards allow.
     seed : int, default 0
-        Without effect: devices run no random operators.
+        Seed of random operators that have none of their own.
     capture : bool, default False
         Record all launches in a CUDA graph at the second run, and replay the graph from then on.
 
@@ -78,7 +93,9 @@ class DeviceExecutor(Executor):
     ExecutionError
         If the device does not exist, or software for the device is not installed.
     UnsupportedOp, UnsupportedDtype
-        If a node cannot be run; the message lists all operators that have no kernel.
+        If neither the device nor the host can run a node; the message lists all such operators.
+    InvalidOption
+        If ``capture`` is set and some nodes run on the host.
     TargetMismatch, PlanError
         If the plan was made for another target or graph.
     CapacityExceeded, ArenaError
@@ -104,7 +121,7 @@ class DeviceExecutor(Executor):
             raise InvalidOption(f"option workers: {streams} is no number of workers")
         if buffers:
             raise InvalidOption("option buffers: a plan for a device leaves no value to the caller")
-        self._device = open_device(device) if isinstance(device, str) else device
+        self.device = open_device(device) if isinstance(device, str) else device
         graph = graph.for_target("cupy")
         if plan is None:
             plan = make_plan(graph, PLAN_OPTIONS, workers=streams)
@@ -114,17 +131,22 @@ class DeviceExecutor(Executor):
         self.plan = plan
         self.program: DeviceProgram = device_program(graph, plan, streams)
         """The work of a run, before it was bound to the device."""
-        own = self._device.product_bytes if self.program.multiplies else 0
+        if capture and self.program.host_calls:
+            nodes = listed(graph.nodes[call.node].name for call in self.program.host_calls)
+            raise InvalidOption(
+                f"option capture: nodes {nodes} run on the host, which no recording holds"
+            )
+        own = self.device.product_bytes if self.program.multiplies else 0
         self.scratch_bytes = self.program.outside_bytes + own * self.program.schedule.streams
         self._owns_arena = False
         self._busy = Lock()
-        self._bound: _Bound | None = _Bound(self._device, graph, self.program, arena)
+        self.clock = Clock(whole_number(seed, "seed"))
+        self._bound: _Bound | None = _Bound(self, arena)
         self._captures = capture
         self._replay: Run | None = None
-        self._runs = 0
 
     def __repr__(self) -> str:
-        return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes on {self._device.name})"
+        return f"Executor({self.graph!r}, {self.plan.arena_bytes} bytes on {self.device.name})"
 
     @property
     def replays(self) -> bool:
@@ -138,6 +160,26 @@ class DeviceExecutor(Executor):
 
     def reset(self) -> None:
         """Do nothing: graphs with states do not run on devices."""
+
+    @property
+    def host_nodes(self) -> tuple[str, ...]:
+        """Nodes that run on the host, since no kernel for devices does."""
+        return tuple(self.graph.nodes[call.node].name for call in self.program.host_calls)
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the copies and of the scratch memory that nodes on the host have there."""
+        return 0 if self._bound is None else self._bound.calls.bytes
+
+    @property
+    def runs(self) -> int:
+        """Number of runs so far; a run that failed does not count."""
+        return self.clock.run
+
+    @property
+    def seed(self) -> int:
+        """Seed for random operators without a seed in the model."""
+        return self.clock.seed
 
     def _let_go(self) -> None:
         self._bound = self._replay = None
@@ -180,17 +222,20 @@ class DeviceExecutor(Executor):
         if not self._busy.acquire(blocking=False):
             raise fault("ArenaBusy", "another run is using the arena")
         try:
-            for index, array in given.items():
-                if index in bound.staged:
-                    np.copyto(bound.staged[index], array)
-            if self._captures and self._replay is None and self._runs:
-                self._replay = self._device.capture(bound.streams[0], bound.enqueue)
-            with self._device.active(), self._device.watched() as taken:
-                (self._replay or bound.enqueue)()
-                bound.streams[0].synchronize()
-            if self._runs and taken():
-                raise InternalError("a warm run took memory from the device's allocator")
-            self._runs += 1
+            load(bound.staged, {at: array for at, array in given.items() if at in bound.staged})
+            is_warm = self.runs > 0
+            if self._captures and self._replay is None and is_warm:
+                self._replay = self.device.capture(bound.streams[0], bound.enqueue)
+            self.clock.run += 1
+            try:
+                with self.device.active(), self.device.watched() as taken:
+                    (self._replay or bound.enqueue)()
+                    bound.streams[0].synchronize()
+                if is_warm and taken():
+                    raise InternalError("a warm run took memory from the device's allocator")
+            except BaseException:
+                self.clock.run -= 1
+                raise
             results = {
                 self.graph.values[index].name: self._result(bound, index, borrow)
                 for index in self.graph.outputs
@@ -203,36 +248,33 @@ class DeviceExecutor(Executor):
 
     def _result(self, bound: _Bound, index: int, borrow: bool) -> np.ndarray:
         array = bound.fetched[index] if index in bound.fetched else self.graph.data(index)
-        if not borrow:
-            return array.copy()
-        view = array.view()
-        view.flags.writeable = False
-        return view
+        return handed_out(self.graph.values[index], array, borrow)
 
     def _compare(self, inputs: Mapping[str, ArrayLike], results: Mapping[str, np.ndarray]) -> None:
-        with Executor(self.graph) as reference:
+        with Executor(self.graph, seed=self.seed) as reference:
+            reference.restore({}, runs=self.runs - 1)
             expected = reference.run(inputs)
+        types = {dtype_of(v) for v in self.graph.values if v.kind != "constant"}
+        close = max((_CLOSE.get((each.kind, each.itemsize), 0.0) for each in types), default=0.0)
         for name, array in expected.items():
             found = results[name]
             if array.dtype.kind not in "fc":
                 is_equal = bool((array == found).all())
             else:
-                close = _CLOSE.get(array.dtype.itemsize, 1e-4)
                 largest = np.abs(array[np.isfinite(array)]).max(initial=1.0)
                 is_equal = np.allclose(found, array, rtol=0, atol=close * largest, equal_nan=True)
             if not is_equal:
                 raise fault(
                     "VerificationError",
-                    f"output {name!r} differs from NumPy's on {self._device.name}",
+                    f"output {name!r} differs from NumPy's on {self.device.name}",
                 )
 
 
 class _Bound:
     """A program bound to a device's memory and streams."""
 
-    def __init__(
-        self, device: Device, graph: Graph, program: DeviceProgram, arena: object | None
-    ) -> None:
+    def __init__(self, executor: DeviceExecutor, arena: object | None) -> None:
+        device, graph, program = executor.device, executor.graph, executor.program
         self._graph = graph
         self._program = program
         own = device.allocate(program.arena_bytes) if arena is None else device.adopt(arena)
@@ -247,6 +289,7 @@ class _Bound:
             device.stream(products=program.multiplies) for _ in range(program.schedule.streams)
         ]
         first = self.streams[0]
+        self.calls = HostCalls(device, graph, program.host_calls, executor.clock)
         self._load_constants(device, first)
         self.staged, uploads = self._staging(device, graph.inputs)
         self.fetched, downloads = self._staging(device, graph.outputs)
@@ -305,9 +348,8 @@ class _Bound:
             if index not in self._program.values:
                 continue
             _, start, stop = self._program.values[index]
-            tensor = tensor_of(self._graph, index)
             memory = device.staging(stop - start)
-            arrays[index] = memory.view(tensor.dtype).reshape(tensor.shape)
+            arrays[index] = array_at(self._graph, index, memory)
             if start < stop:
                 flat[index] = memory
         return arrays, flat
@@ -340,6 +382,13 @@ class _Bound:
                 self._array(step.spans[work.source], _BYTE),
                 self._array(step.spans[work.target], _BYTE),
             )
+        if isinstance(work, HostCall):
+
+            def memory(place: Place, size: int) -> Any:
+                memory, start, _ = step.spans[place]
+                return self._array(Span(memory, start, start + size), _BYTE)
+
+            return self.calls.bind(stream, work, memory)
         return self._product(stream, step, work)
 
     def _product(self, stream: Stream, step: DeviceStep, work: Product) -> Run:

@@ -16,6 +16,7 @@ from arenaplan.base.errors import TargetMismatch, fault
 from arenaplan.graph import Graph
 from arenaplan.run.cuda.device_work import (
     Copy,
+    HostCall,
     Launch,
     Place,
     Product,
@@ -27,8 +28,7 @@ from arenaplan.run.cuda.device_work import (
 from arenaplan.run.cuda.lowering import StepLowering, check_supported
 from arenaplan.run.cuda.streams import Schedule, schedule
 from arenaplan.run.cuda.text import Kernel
-from arenaplan.run.numpy.registry import Tensor
-from arenaplan.run.numpy.signatures import byte_size, dtype_of
+from arenaplan.run.numpy.signatures import byte_size
 from arenaplan.run.numpy.steps import spans_of
 
 if TYPE_CHECKING:
@@ -80,6 +80,12 @@ class DeviceProgram:
     def multiplies(self) -> bool:
         """True if there are matrix products."""
         return any(isinstance(work, Product) for step in self.steps for work in step.works)
+
+    @property
+    def host_calls(self) -> list[HostCall]:
+        """The nodes that run on the host."""
+        works = (work for step in self.steps for work in step.works)
+        return [work for work in works if isinstance(work, HostCall)]
 
     @property
     def launches(self) -> int:
@@ -173,7 +179,9 @@ class _Maker:
             for place in (*work.writes, *(read.place for read in work.reads)):
                 if place.kind == "value":
                     spans[place] = self._span(place.number)
-        works = [work for work in works if not self._is_done(nodes, work, spans)]
+        left = [work for work in works if not self._is_done(nodes, work, spans)]
+        if not early_writes(left, spans):  # A result that waits is made whole.
+            works = left
         staged: list[Work] = []
         for place in early_writes(works, spans):
             span = spans[place]
@@ -228,8 +236,3 @@ class _Maker:
 
 def _padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def tensor_of(graph: Graph, value: int) -> Tensor:
-    """Return a value's shape and type."""
-    return Tensor(graph.values[value].shape, dtype_of(graph.values[value]))

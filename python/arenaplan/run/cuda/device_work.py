@@ -1,4 +1,4 @@
-"""Work of a device: launches of generated kernels, matrix products and copies."""
+"""Work of a device: launches of generated kernels, matrix products, copies, calls on the host."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from arenaplan.run.cuda.text import Kernel
+from arenaplan.run.numpy.registry import Signature
 
 
 class Place(NamedTuple):
@@ -118,7 +119,30 @@ class Copy:
         return (self.target,)
 
 
-Work: TypeAlias = Launch | Product | Copy
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCall:
+    """A node that NumPy's kernel runs on the host, on copies of operands and results."""
+
+    signature: Signature
+    node: int
+    """Index of the node."""
+    operands: tuple[Place | None, ...]
+    """The operands on the device; ``None`` where one is constant, or left out."""
+    results: tuple[Place | None, ...]
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The operands that are copied to the host, all before the first result is copied back."""
+        places = dict.fromkeys(place for place in self.operands if place is not None)
+        return tuple(Read(place, False) for place in places)
+
+    @property
+    def writes(self) -> tuple[Place, ...]:
+        """The results that are copied to the device."""
+        return tuple(place for place in self.results if place is not None)
+
+
+Work: TypeAlias = Launch | Product | Copy | HostCall
 
 
 def early_writes(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Place]:
@@ -131,7 +155,7 @@ def early_writes(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Pla
             for place in written if read.place not in written else ():
                 if spans[place].meets(span):
                     found[place] = None
-            for place in work.writes:
+            for place in () if isinstance(work, HostCall) else work.writes:
                 is_safe = read.is_aligned and spans[place].start == span.start
                 if spans[place].meets(span) and not is_safe:
                     found[place] = None
@@ -155,4 +179,10 @@ def moved(work: Work, old: Place, new: Place) -> Work:
     if isinstance(work, Product):
         a, b, c = (m._replace(place=place(m.place)) for m in (work.a, work.b, work.c))
         return replace(work, a=a, b=b, c=c)
+    if isinstance(work, HostCall):
+        operands, results = (
+            tuple(None if each is None else place(each) for each in places)
+            for places in (work.operands, work.results)
+        )
+        return replace(work, operands=operands, results=results)
     return replace(work, source=place(work.source), target=place(work.target))

@@ -18,3 +18,7 @@ BYTES: Final = 3e12
 """Bytes that are read or written in a second."""
 OPERATIONS: Final = {2: 1e14, 4: 3e13, 8: 3e13}
 """Product operations per second, by bytes per element."""
+CALL: Final = 2e-5
+"""Seconds for which a call on the host waits for its stream, and its stream for it; a guess."""
+COPIED: Final = 2.5e10
+"""Bytes that are copied between host and device in a second, as PCI Express 4 promises; a guess."""

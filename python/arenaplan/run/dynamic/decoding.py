@@ -9,9 +9,10 @@ import numpy as np
 from onnx import ModelProto
 
 from arenaplan.base.amounts import whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.quoting import listed, quoted
-from arenaplan.formats import load
+from arenaplan.formats.onnx import opened
 from arenaplan.formats.onnx.file import read_model
 from arenaplan.graph import Graph, keep_caches
 from arenaplan.graph.sizes import Source
@@ -63,11 +64,13 @@ class Decoder:
     ...     print(list(decoder.generate([1, 17, 4], 16)))
     """
 
+    @typed
     def __init__(self, model: Source, room: int, bind: Mapping[str, int] | None = None) -> None:
         self.room = whole_number(room, "room")
         if self.room < 1:
             raise InvalidOption("option room: there is no room for a token")
-        proto, _, _ = read_model(model)
+        proto, path, folder = read_model(model)
+        graph_with = opened(proto, path, folder)
         usual = {**dict.fromkeys(_ONE, 1), **dict.fromkeys(_ROOM, self.room)}
         usual["past_sliding_length"] = min(self.room, _window(proto) or self.room)
         names = _symbols(proto)
@@ -77,14 +80,14 @@ class Decoder:
             usual.update({"past_sequence_length": self.room - 1, _JOINED: self.room})
         usual.update(_widths(proto))
         sizes = {name: size for name, size in usual.items() if name in names}
-        graph = keep_caches(load(model, bind={**sizes, **(bind or {})}))
+        graph = keep_caches(graph_with({**sizes, **(bind or {})}))
         chosen = {x for node in proto.graph.node if node.op_type == "If" for x in node.output}
         if chosen:
             lengths = {*_ROOM, _JOINED} & {*sizes}
             short = {**sizes, **dict.fromkeys(lengths, 1)}
             if self._grows:
                 short["past_sequence_length"] = 0
-            self._compare(chosen, graph, load(model, bind={**short, **(bind or {})}))
+            self._compare(chosen, graph, graph_with({**short, **(bind or {})}))
         self._shapes = {graph.values[at].name: graph.values[at].shape for at in graph.inputs}
         self._check(graph)
         self._executor = Executor(graph)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena
 from arenaplan.base.amounts import whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -80,6 +81,7 @@ class DynamicExecutor(Tenant):
     [{'batch': 3}, {'batch': 2}]
     """
 
+    @typed
     def __init__(
         self,
         model: PlanFamily | Source,

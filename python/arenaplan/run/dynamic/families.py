@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 from arenaplan.base.amounts import whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import (
     CapacityExceeded,
     InvalidOption,
@@ -382,6 +383,7 @@ class PlanFamily:
             self._same_inputs = first, shape
 
 
+@typed
 def plan_family(
     model: Source,
     bind: RangeBind,

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from arenaplan.base.amounts import parse_size, whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.formulas import solved
 from arenaplan.base.progress import Watch, checked_seconds
@@ -74,6 +75,7 @@ class LengthCurve(NamedTuple):
     """Plans one of the lengths, if it was not planned yet, and returns its point."""
 
 
+@typed
 def plan_lengths(
     model: Source,
     bind: Mapping[str, Size | str | Sequence[int]],

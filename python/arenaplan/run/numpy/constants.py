@@ -35,7 +35,7 @@ class _Entry(NamedTuple):
 
 
 class _Lock:
-    """The table's lock; a fork has a separate lock, since a thread of its parent may hold this."""
+    """The table's lock; a forked process has its own, since a parent thread may hold this lock."""
 
     def __init__(self) -> None:
         # Reentrant, since the collector may run a preparation inside another preparation.

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from arenaplan._core import Arena, Plan, ThreadTeam
 from arenaplan.base.amounts import whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, fault
 from arenaplan.graph import Graph, Value
 from arenaplan.planner.plan_options import PlanOptions
@@ -128,6 +129,7 @@ class Executor(Tenant, metaclass=ExecutorType):
 
     kind = "cpu"
 
+    @typed
     def __init__(
         self,
         graph: Graph | Source | PlanFamily | Callable[..., Graph],
@@ -245,6 +247,7 @@ class Executor(Tenant, metaclass=ExecutorType):
         with self.arena.lease():
             return {name: _shown(array, borrow) for name, array in self._states().items()}
 
+    @typed
     def restore(
         self,
         states: Mapping[str, ArrayLike],
@@ -368,7 +371,7 @@ class Executor(Tenant, metaclass=ExecutorType):
             return {
                 value.name: self._given[value.index]
                 if value.index in self._given
-                else _handed_out(value, setup.arrays[value.index], borrow)
+                else handed_out(value, setup.arrays[value.index], borrow)
                 for value in self._outputs
             }
 
@@ -431,7 +434,7 @@ def quiet_arithmetic() -> Iterator[None]:
         yield
 
 
-def _handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
+def handed_out(value: Value, array: np.ndarray, borrow: bool) -> np.ndarray:
     """Return an output as a copy, or as a read-only view."""
     if is_packed(value.dtype):
         return loaded(array, value.shape, value.dtype)

@@ -190,11 +190,14 @@ def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[in
         else:
             cost = costs.step(nodes, last in overlapped)
         if cost is not None and cost.workspaces:
-            missing[last] = [
-                min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes
-                for slot in cost.workspaces[len(planned.get(last, ())) :]
-            ]
+            missing[last] = least_workspaces(cost)[len(planned.get(last, ())) :]
     return missing
+
+
+def least_workspaces(cost: StepCost) -> list[int]:
+    """Return the sizes of the workspaces of a step, at least cost."""
+    slots = cost.workspaces
+    return [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
 
 
 def _grouped(graph: Graph, nodes: Sequence[int], staged: bool) -> StepCost:

@@ -81,7 +81,9 @@ class Stage:
         Uncuttable
             If the kernels cannot make them alone.
         """
-        key = (stop - start, (start == 0) + 2 * (stop == self.rows))
+        needs = (read.window.needs((start, stop), read.rows) for read in self.reads)
+        read = tuple(high - low for low, high in needs)
+        key = (stop - start, start == 0, stop == self.rows, *read)
         found = self.works.found.get(key)
         if found is None:
             found = self.works.found[key] = self._work(start, stop)
@@ -153,8 +155,9 @@ class Works:
     """The work of all stages of one kind, for all numbers of rows that were asked for."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, int], Work] = {}
-        """By rows, and by the edges that they touch."""
+        self.found: dict[tuple[int, ...], Work] = {}
+        """By rows made, by the edges that they touch, and by rows read, which are fewer where a
+        window reaches beyond an edge."""
         self.costs: Sequence[RowCost] = ()
         """Of rows that are not at an edge; empty before they are known."""
 

@@ -15,7 +15,7 @@ from arenaplan.run.numpy.regions import Held, Region
 from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, attributed
 from arenaplan.run.numpy.stages import Stage, hosted_ways, part
 from arenaplan.run.numpy.streaming import hosted_run, run_in_turn
-from arenaplan.run.numpy.tiles import Kept, best_within, kernel_slots, part_of
+from arenaplan.run.numpy.tiles import Kept, best_within, kernel_slots, kernel_workspaces, part_of
 
 
 class _Binder:
@@ -148,15 +148,12 @@ class _Binder:
         signature = member.signature
         free = Scratch(self.scratch, signature.name)
         slots = kernel_slots(member, signature) if member.has_scratch else ()
-        workspaces = []
-        for slot in slots:
-            size = best_within(slot, free.left).bytes
-            workspaces.append(free.array((size,), np.uint8))
+        workspaces = kernel_workspaces(slots, free, free.left)
         outputs = tuple(
             output if at == member.slot else None for at in range(len(signature.outputs))
         )
         kept = self.kept.setdefault((member.value,), {})
-        step = Step(signature, tuple(operands), outputs, tuple(workspaces), kept=kept)
+        step = Step(signature, tuple(operands), outputs, workspaces, kept=kept)
         return attributed(member.kernel.prepare, step, signature)
 
 

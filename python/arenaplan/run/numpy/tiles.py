@@ -352,6 +352,20 @@ def best_within(choices: Sequence[Choice], limit: int) -> Choice:
     return min(choices, key=lambda choice: choice.bytes)
 
 
+def kernel_workspaces(slots: Slots, free: Scratch, limit: int) -> tuple[np.ndarray, ...]:
+    """
+    Return the workspaces of a kernel, each the best that leaves room for the smallest others.
+
+    The memory may be larger than the choices within the limit, since other kernels need more.
+    """
+    least = [scratch_bytes((min(c.bytes for c in slot),), np.uint8) for slot in slots]
+    found = []
+    for at, slot in enumerate(slots):
+        size = best_within(slot, min(limit, free.left - sum(least[at + 1 :]))).bytes
+        found.append(free.array((size,), np.uint8))
+    return tuple(found)
+
+
 def slots_bytes(kernels: Sequence[Slots], limit: int) -> int:
     """Return the scratch bytes for kernels that run in turn, each with the best choice."""
     sizes = ((best_within(slot, limit).bytes for slot in slots) for slots in kernels)
@@ -497,12 +511,7 @@ def _prepared(
     kept: dict[str, np.ndarray],
 ) -> Run | None:
     """Return a function that runs a member's kernel on operand parts."""
-    free = scratch.rest()
-    # A tile whose size was not sampled might do best with more.
-    workspaces = tuple(
-        free.array((best_within(slot, min(limit, free.left)).bytes,), np.uint8)
-        for slot in kernel_slots(member, signature)
-    )
+    workspaces = kernel_workspaces(kernel_slots(member, signature), scratch.rest(), limit)
     outputs = tuple(output if at == member.slot else None for at in range(len(signature.outputs)))
     step = Step(signature, tuple(inputs), outputs, workspaces, kept=kept)
     return attributed(member.kernel.prepare, step, signature)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from arenaplan.base.amounts import size_of, whole_number
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, PlannerError, fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.run.dynamic.shapes import RangeBind
@@ -95,6 +96,7 @@ class Server:
     {'y': array([-1., -2., -3.], dtype=float32)}
     """
 
+    @typed
     def __init__(
         self,
         models: Mapping[str, Served],
@@ -174,6 +176,7 @@ class Server:
 
     # -- runs --------------------------------------------------------------------------
 
+    @typed
     def run(
         self, name: str, inputs: Mapping[str, ArrayLike], *, timeout: float | None = None
     ) -> dict[str, np.ndarray]:
@@ -224,6 +227,7 @@ class Server:
         """
         return await self._run_async(self._model(name), inputs, timeout, None)
 
+    @typed
     def session(self, name: str, *, timeout: float | None = None) -> Session:
         """
         Return a session: model states for a single client, which survive between runs.
@@ -343,7 +347,7 @@ class Server:
             raise closed()
         try:
             return self._models[name]
-        except KeyError:
+        except (KeyError, TypeError):
             known = listed(self._models) or "none"
             raise InvalidOption(
                 f"the server has no model {quoted(str(name))}, only {known}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.run.numpy.signatures import byte_size
@@ -72,6 +73,7 @@ class Session:
     A run needs memory besides, which it leases as others do: the session has none between runs.
     """
 
+    @typed
     def __init__(
         self, server: Host, model: ServedModel, book: Book, request: Request, memory: np.ndarray
     ) -> None:

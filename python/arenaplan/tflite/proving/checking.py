@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import fault
 from arenaplan.tflite.proving.facts import read_pair
 from arenaplan.tflite.proving.proof_document import compare, read_document
@@ -9,6 +10,7 @@ from arenaplan.tflite.proving.prover import Proof, proven
 from arenaplan.tflite.reader.tflite_model import Source
 
 
+@typed
 def check_proof(text: bytes | str, original: Source, rewritten: Source) -> Proof:
     """
     Check a proof file against both models.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, UnsupportedModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.proving.derive import Derivation, original_of
@@ -47,6 +48,7 @@ class Proof:
         return to_json(self.document)
 
 
+@typed
 def prove(original: Source, rewritten: Source, *, ignored_metadata: Sequence[str] = ()) -> Proof:
     """
     Prove that a rewritten TFLite model computes the same bits as the original.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -161,7 +164,9 @@ def read_bytes(source: Source) -> tuple[bytes, Path | None]:
     """
     if isinstance(source, bytes):
         return source, None
-    path = Path(source)
+    path, kept = Path(source), _KEPT.get()
+    if kept is not None and path in kept:
+        return kept[path], path
     with open(path, "rb", opener=_open_at_once) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -171,7 +176,23 @@ def read_bytes(source: Source) -> tuple[bytes, Path | None]:
                 "ModelTooLarge",
                 f"{str(path)!r} has {status.st_size} bytes; the format allows {MAX_FILE}",
             )
-        return file.read(), path
+        content = file.read()
+    if kept is not None:
+        kept[path] = content
+    return content, path
+
+
+_KEPT: ContextVar[dict[Path, bytes] | None] = ContextVar("arenaplan_kept", default=None)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Read each file once in a block, so that all figures are of one content."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -100,20 +100,20 @@ class Profile:
 
         Raises
         ------
-        PlanError
+        ModelError
             If the text is not a profile in a known version.
         """
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise fault("PlanCorrupt", f"the profile is no JSON: {error}") from None
+            raise fault("InvalidProfile", f"the profile is no JSON: {error}") from None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-            raise fault("PlanCorrupt", f"the file is no profile of the form {SCHEMA}")
+            raise fault("InvalidProfile", f"the file is no profile of the form {SCHEMA}")
         entries = document.get("operators")
         if not isinstance(entries, list):
-            raise fault("PlanCorrupt", "the profile has no list 'operators'")
+            raise fault("InvalidProfile", "the profile has no list 'operators'")
         if document.get("pointer") not in (32, 64):
-            raise fault("PlanCorrupt", "field 'pointer' of the profile is neither 32 nor 64")
+            raise fault("InvalidProfile", "field 'pointer' of the profile is neither 32 nor 64")
         return Profile(
             name=_field(document, "name", str),
             runtime=_field(document, "runtime", str),
@@ -130,10 +130,10 @@ class Profile:
 def _operator(entry: object) -> OperatorProfile:
     """Read an operator's profile."""
     if not isinstance(entry, dict):
-        raise fault("PlanCorrupt", "an operator of the profile is no object")
+        raise fault("InvalidProfile", "an operator of the profile is no object")
     scratch = entry.get("scratch")
     if not isinstance(scratch, list):
-        raise fault("PlanCorrupt", "an operator of the profile has no list 'scratch'")
+        raise fault("InvalidProfile", "an operator of the profile has no list 'scratch'")
     sizes = tuple(_checked(size, "a size of scratch memory") for size in scratch)
     name = _field(entry, "name", str)
     return OperatorProfile(_size(entry, "subgraph"), _size(entry, "position"), name, sizes)
@@ -142,7 +142,9 @@ def _operator(entry: object) -> OperatorProfile:
 def _field(document: Mapping[str, Any], name: str, kind: type) -> Any:
     value = document.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise fault("PlanCorrupt", f"field {name!r} of the profile is missing or of another type")
+        raise fault(
+            "InvalidProfile", f"field {name!r} of the profile is missing or of another type"
+        )
     return value
 
 
@@ -152,5 +154,5 @@ def _size(document: Mapping[str, Any], name: str) -> int:
 
 def _checked(value: object, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise fault("PlanCorrupt", f"{what} of the profile is not a number of bytes")
+        raise fault("InvalidProfile", f"{what} of the profile is not a number of bytes")
     return value

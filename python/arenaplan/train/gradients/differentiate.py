@@ -16,6 +16,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from arenaplan.base.amounts import elements_of
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import (
     InvalidOption,
     ShapeMismatch,
@@ -165,6 +166,7 @@ class TrainingGraph:
         raise UndefinedValue(f"the graph was not differentiated by {name!r}")
 
 
+@typed
 def gradient(
     graph: Graph,
     *,

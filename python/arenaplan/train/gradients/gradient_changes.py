@@ -6,12 +6,14 @@ from numbers import Real
 
 import numpy as np
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph import ValueId
 from arenaplan.train.gradients.differentiate import TrainingGraph
 from arenaplan.train.symbols import operators
 
 
+@typed
 def clip_by_norm(train: TrainingGraph, most: float) -> TrainingGraph:
     """
     Scale all gradients alike, so that their common Euclidean norm is at most ``most``.
@@ -51,6 +53,7 @@ def clip_by_norm(train: TrainingGraph, most: float) -> TrainingGraph:
     return train.replace({at: op.Mul(at, _as(train, factor, values[at].dtype)) for at in gradients})
 
 
+@typed
 def clip_by_value(train: TrainingGraph, most: float) -> TrainingGraph:
     """
     Limit every element of every gradient to the range from ``-most`` to ``most``.
@@ -71,6 +74,7 @@ def clip_by_value(train: TrainingGraph, most: float) -> TrainingGraph:
     return train.replace({at: op.Clip(at, *limits[at]) for at in limits})
 
 
+@typed
 def unscale(train: TrainingGraph, scale: float | ValueId) -> TrainingGraph:
     """
     Divide all gradients by the factor that the loss was multiplied by, and return ``train``.

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOperand, UnknownShape
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.budget import Budget
@@ -382,6 +383,7 @@ def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     return effects._replace(repeats=effects.repeats and not reads_state, pure=is_pure)
 
 
+@typed
 def operators(graph: Graph) -> Operators:
     """
     Return the operators that append nodes to a graph; the same object for the same graph.

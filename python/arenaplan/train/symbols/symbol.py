@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOperand, UndefinedValue
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.symbol_schema import Schema, sorted_out
@@ -45,6 +46,7 @@ class Symbol:
 
     __slots__ = ("entries",)
 
+    @typed
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.entries = tuple(entries)
 
@@ -328,6 +330,7 @@ Operand: TypeAlias = "Symbol | float | Sequence[Any] | np.ndarray | np.generic"
 """A symbol with a single output, or a constant's data."""
 
 
+@typed
 def variable(
     name: str,
     shape: PartialShape = None,
@@ -364,6 +367,7 @@ def variable(
     return Symbol([Entry(vertex)])
 
 
+@typed
 def group(symbols: Iterable[Symbol]) -> Symbol:
     """Return the outputs of several symbols as a single symbol."""
     return Symbol(entry for symbol in symbols for entry in symbol.entries)

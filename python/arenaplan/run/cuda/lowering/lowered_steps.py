@@ -23,7 +23,7 @@ from arenaplan.run.cuda.lowering.site import (
     find_rule,
     map_launch,
 )
-from arenaplan.run.cuda.text import c_type
+from arenaplan.run.cuda.text import C_TYPES
 from arenaplan.run.numpy.registry import Tensor, attributed
 from arenaplan.run.numpy.signatures import signature_of
 
@@ -138,10 +138,10 @@ class StepLowering:
 
             def lower(site: Site, made: Sequence[int] = made) -> list[Work]:
                 rule = site.member.rule
+                filled = [value for value in made if sources.tensors[value].bytes]
                 if rule.work is not None:
-                    return rule.work(site) if sources.tensors[site.output].bytes else []
-                maps = (value for value in made if sources.tensors[value].bytes)
-                return [map_launch(sources, site.member, value) for value in maps]
+                    return rule.work(site) if filled else []
+                return [map_launch(sources, site.member, value) for value in filled]
 
             works += attributed(lower, site, member.signature)
         return works
@@ -161,9 +161,12 @@ class StepLowering:
                 if value is None or tensor is None:
                     continue
                 tensors[value] = tensor
-                is_number = self._graph.values[value].kind == "constant" and prod(tensor.shape) == 1
-                if is_number and self._graph.has_data(value):
-                    c_type(tensor.dtype)
+                is_number = prod(tensor.shape) == 1 and tensor.dtype in C_TYPES
+                if (
+                    is_number
+                    and self._graph.values[value].kind == "constant"
+                    and self._graph.has_data(value)
+                ):
                     constants[value] = self._graph.data(value).reshape(-1)[0]
         whole = {
             member.inputs[at]

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from arenaplan.base.errors import InvalidAttribute, UnsupportedOp
-from arenaplan.run.cuda.device_work import Launch, Place, Read, Work
+from arenaplan.base.errors import InvalidAttribute
+from arenaplan.run.cuda.device_work import HostCall, Launch, Place, Read, Work
 from arenaplan.run.cuda.text import (
+    C_TYPES,
     THREADS,
     Kernel,
     Text,
@@ -30,7 +31,7 @@ from arenaplan.run.cuda.text import (
     strided_index,
     wide,
 )
-from arenaplan.run.numpy.registry import Signature, Step, Tensor
+from arenaplan.run.numpy.registry import Signature, Step, Tensor, find_kernel
 
 if TYPE_CHECKING:
     from arenaplan.graph import Choice
@@ -91,28 +92,44 @@ def rule(*ops: str, **facts: Any) -> Callable[[Any], Any]:
 
 
 def supported_ops() -> list[str]:
-    """Return the operators that have a rule."""
+    """Return the operators that have a rule; the host runs all others that NumPy has."""
     return sorted(_RULES)
 
 
 def find_rule(signature: Signature) -> Rule:
     """
-    Return the rule for a node.
+    Return the rule for a node: generated text, or else NumPy's kernel on the host.
 
     Raises
     ------
-    UnsupportedOp
-        If no rule applies.
+    UnsupportedOp, UnsupportedDtype
+        If no kernel on the host runs the node, either.
     """
     known = _RULES.get(signature.op, []) if signature.domain in ("", "ai.onnx") else []
-    for each in known:
-        if each.accepts is None or each.accepts(signature):
-            return each
-    more = " with these attributes and types" if known else ""
-    raise UnsupportedOp(
-        f"node {signature.name!r}: no kernel for devices runs operator "
-        f"{signature.domain or 'ai.onnx'}::{signature.op} version {signature.version}{more}"
+    made = [tensor for tensor in signature.outputs if tensor is not None]
+    tensors = [*made, *(tensor for tensor in signature.inputs if tensor is not None)]
+    if all(tensor.dtype in C_TYPES for tensor in tensors):
+        for each in known:
+            is_able = each.kind is not Kind.WORK or len(made) == 1
+            if is_able and (each.accepts is None or each.accepts(signature)):
+                return each
+    find_kernel(signature)
+    return ON_HOST
+
+
+def _called(site: Site) -> list[Work]:
+    """Return the call of NumPy's kernel, with the operands that are no constants."""
+    member, place = site.member, site.sources.place
+    operands = tuple(
+        None if value is None or load is not None else place(value)
+        for value, load in zip(member.inputs, site.signature.constant, strict=True)
     )
+    results = tuple(None if value is None else place(value) for value in member.outputs)
+    return [HostCall(site.signature, member.index, operands, results)]
+
+
+ON_HOST: Final = Rule(Kind.WORK, work=_called)
+"""The rule for nodes that have no text."""
 
 
 @dataclass(frozen=True)
@@ -335,14 +352,9 @@ class Site:
 
     @property
     def output(self) -> int:
-        """The node's only result; an error if the node has several."""
-        made = [value for value in self.member.outputs if value is not None]
-        if len(made) != 1:
-            raise UnsupportedOp(
-                f"node {self.signature.name!r} ({self.signature.op}): kernels for devices make "
-                "one of its results only"
-            )
-        return made[0]
+        """The node's only result."""
+        (made,) = (value for value in self.member.outputs if value is not None)
+        return made
 
     def tensor(self, position: int) -> Tensor:
         """Return an operand's shape and type."""

@@ -131,7 +131,7 @@ class CompiledConv:
         """Yield the tiles that are worth the scratch memory, from the fastest to the smallest."""
         limit = _CACHED if self.is_cut else 1 << 62
         parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
-        if self.is_cut and self.is_depthwise:
+        if self.is_cut and self.is_depthwise and not self._is_by_planes:
             rows = self.sizes.rows
             parts += [(1, _even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
         if self.sizes.loads:
@@ -145,11 +145,16 @@ class CompiledConv:
             for elements, cycles in dict.fromkeys((way.elements, way.cycles) for way in ways):
                 yield CompiledTile(groups, rows, elements, cycles)
 
+    @property
+    def _is_by_planes(self) -> bool:
+        """Whether tiles have whole planes, since the output may be in the image's place."""
+        return self.sizes.guests is not None and self.sizes.guests.by_planes
+
     def _part(self, limit: int) -> tuple[int, int]:
         """Return groups and rows for a tile with about ``limit`` results."""
         sizes = self.sizes
         plane = sizes.fan_out * sizes.rows * sizes.row
-        if plane <= limit or (sizes.guests is not None and sizes.guests.by_planes):
+        if plane <= limit or self._is_by_planes:
             return _even(sizes.groups, max(1, limit // plane)), sizes.rows
         rows = max(1, limit // (sizes.fan_out * sizes.row), -(-COLUMNS // sizes.row))
         return 1, _even(sizes.rows, min(rows, sizes.rows))

@@ -42,12 +42,17 @@ def exact_float(weights: np.ndarray, offset: int, x: np.dtype[Any]) -> np.dtype[
     x : dtype
         Type of the inputs.
     """
+    bound = largest_sums(weights, offset, x).max(initial=0)
+    return np.dtype(np.float32 if bound <= 1 << 24 else np.float64)
+
+
+def largest_sums(weights: np.ndarray, offset: int, x: np.dtype[Any]) -> np.ndarray:
+    """Return by channel the sum of absolute products of weights and the largest input."""
     low, high = limits(x)
-    largest = max(abs(low + offset), abs(high + offset))
     flat = weights.reshape(len(weights), -1)
     sizes = np.abs(flat.astype(np.int16) if flat.itemsize == 1 else flat)
-    bound = largest * int(sizes.sum(axis=1, dtype=np.int64).max(initial=0))
-    return np.dtype(np.float32 if bound <= 1 << 24 else np.float64)
+    sums: np.ndarray = sizes.sum(axis=1, dtype=np.int64)
+    return sums * max(abs(low + offset), abs(high + offset))
 
 
 class Windowed:
