@@ -39,7 +39,8 @@ impl StorageLayout {
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`] if a node overwrites a node's result, or reads an older version.
+    /// - [`Error::Storage`](arenaplan::Error::Storage) if a node overwrites a node's result, or reads
+    ///   an older version.
     /// - As [`GraphBuilder::build`](arenaplan::GraphBuilder::build).
     ///
     /// ```

@@ -77,7 +77,8 @@ impl StorageLayout {
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`] if the text is not such a graph, or a value has no block.
+    /// - [`Error::Storage`](arenaplan::Error::Storage) if the text is not such a graph, or a value
+    ///   has no block.
     /// - As [`with_nodes`](Self::with_nodes).
     pub fn from_json(text: &str) -> Result<Self> {
         let document: Document = serde_json::from_str(text).map_err(|error| refused(&error))?;
