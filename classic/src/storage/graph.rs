@@ -39,7 +39,7 @@ impl StorageLayout {
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`](arenaplan::Error::Storage) if a node overwrites a node's result, or reads
+    /// - [`Error::Storage`](crate::Error::Storage) if a node overwrites a node's result, or reads
     ///   an older version.
     /// - As [`GraphBuilder::build`](arenaplan::GraphBuilder::build).
     ///

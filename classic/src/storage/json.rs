@@ -77,7 +77,7 @@ impl StorageLayout {
     ///
     /// # Errors
     ///
-    /// - [`Error::Storage`](arenaplan::Error::Storage) if the text is not such a graph, or a value
+    /// - [`Error::Storage`](crate::Error::Storage) if the text is not such a graph, or a value
     ///   has no block.
     /// - As [`with_nodes`](Self::with_nodes).
     pub fn from_json(text: &str) -> Result<Self> {
