@@ -9,9 +9,9 @@ impl Graph {
     /// Returns the inputs that the output of `node` may overlap, each with the least distance.
     ///
     /// For a [`Flow`](crate::graph::Flow) in *n* pieces, with *a* output bytes and *b* followed
-    /// input bytes per piece: after piece *i*, *(i + 1) a* bytes are written, and bytes from *(i +
-    /// 1) b* on are still needed, unless piece *i* was the last. A piece is written after the whole
-    /// piece was made, so the number of pieces made at once does not matter.
+    /// input bytes per piece: after piece *i*, *(i + 1) a* bytes are written, and bytes from
+    /// *(i + 1) b* on are still needed, unless piece *i* was the last. A piece is written after the
+    /// whole piece was made, so the number of pieces made at once does not matter.
     ///
     /// A node with several outputs, or a node that mutates a state, has no such inputs: the order
     /// in which outputs are made is unknown.
