@@ -29,7 +29,7 @@ from arenaplan.deploy.export.tflm import (
 )
 from arenaplan.tflite.reader.tflite_model import parse
 from arenaplan.tflite.reader.timeline import Timeline, graph_of_timeline, timeline_of
-from arenaplan.tflite.runtime.aliases import ROWS, aliased_timeline
+from arenaplan.tflite.runtime.aliases import ROWS, aliased_timeline, row_of
 from arenaplan.tflite.runtime.build import KERNEL_SETS, Build
 from tflm_garbage import ARENA, Garbage
 from tflm_models import random_bytes_model
@@ -279,9 +279,20 @@ def test_kernels_of_cmsis_nn_have_rows_of_their_own() -> None:
     for kernels in KERNEL_SETS:
         model = parse(model_of(SINGLE["TRANSPOSE-of ones"]))
         shares = list(shares_of(aliased_timeline(model, Build(kernels, 32, shares=True))))
-        assert bool(shares) == (kernels == "reference")
+        assert bool(shares) == (kernels in ("reference", "esp-nn"))
     own = {name for name, row in ROWS.items() if row.cmsis_nn != "the reference kernel"}
     assert own == {"ADD", "MAXIMUM", "MINIMUM", "MUL", "SOFTMAX", "TRANSPOSE"}
+
+
+def test_kernels_of_esp_nn_share_nothing_where_they_are_not_reference_kernels() -> None:
+    for name in ("ADD", "MUL", "SUB"):
+        (operator,) = (
+            parse(model_of(next(c for c in SINGLE.values() if c.name == name)))
+            .subgraphs[0]
+            .operators
+        )
+        assert (row_of(operator, "esp-nn") is None) == (name != "SUB")
+        assert row_of(operator, "reference") is not None
 
 
 def test_bytes_are_shared_for_kernels_that_the_user_names(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import flat
 from arenaplan.tflite.reader.schema import OPERATORS
 from arenaplan.tflite.reader.tflite_model import parse
 from arenaplan.tflite.runtime import Build, total
@@ -20,11 +21,12 @@ from arenaplan.tflite.runtime.custom import CUSTOM
 from arenaplan.tflite.runtime.flex import numbers
 from arenaplan.tflite.runtime.kernels import KERNELS
 from arenaplan.tflite.runtime.struct_layout import struct
-from tflm_operators import Case, cases, flex_map, model_of
+from tflm_operators import Case, Operand, cases, flex_map, model_of
 
 CASES = {case.title: case for case in cases()}
 MEASURED = json.loads(Path(__file__).with_name("tflm_operators.json").read_text())
-NARROW = tuple(Build(kernels, 32) for kernels in KERNEL_SETS)
+NARROW = tuple(Build(kernels, 32) for kernels in KERNEL_SETS if kernels != "esp-nn")
+"""Builds that were measured."""
 SURVIVED = 32
 """Bytes by which descriptions can be overwritten in the interpreter without harm."""
 OPTIONS = 8
@@ -96,6 +98,53 @@ def test_convolutions_of_cmsis_nn_ask_for_columns(kernels: str) -> None:
     assert scratch("CONV_2D-int8") == ((4 * 48,) if is_vector else (2 * 36 * 2,))
     assert scratch("CONV_2D-int16") == ((4 * 40 * 2,) if is_vector else (2 * 36 * 2,))
     assert scratch("CONV_2D-int8-1x1") == scratch("CONV_2D-float32") == ()
+
+
+ESP_NN = {
+    # Image, window and result channels, stride, whether padded: bytes, as ESP-NN compiled says.
+    ((9, 8, 16), (1, 1, 4), 1, True): 384,
+    ((2, 3, 12), (1, 1, 4), 1, True): 224,
+    ((24, 24, 3), (3, 3, 8), 2, True): 416,
+    ((12, 10, 8), (3, 3, 4), 1, True): 3728,
+    ((12, 10, 8), (3, 3, 4), 1, False): 1040,
+    ((8, 8, 16), (1, 1, 4), 2, False): 208,
+    # The same of depthwise convolutions.
+    ((12, 10, 16), (3, 3), 1, True): 2848,
+    ((12, 10, 16), (3, 3), 1, False): 160,
+    ((48, 48, 32), (3, 3), 1, True): 5104,
+    ((9, 9, 24), (3, 3), 2, True): 7424,
+    ((9, 9, 8), (3, 3), 1, True): 1472,
+    ((48, 48, 16), (5, 5), 1, True): 8512,
+    ((9, 7, 6), (3, 3), 1, True): 1776,
+    ((9, 7, 3), (3, 3), 1, True): 32,
+}
+
+
+@pytest.mark.parametrize(("sizes", "right"), ESP_NN.items())
+def test_convolutions_of_esp_nn_ask_for_what_their_source_says(
+    sizes: tuple[tuple[int, int, int], tuple[int, ...], int, bool], right: int
+) -> None:
+    (height, width, depth), (tall, wide, *more), stride, is_padded = sizes
+    images = (-(-height // stride), -(-width // stride))
+    if not is_padded:
+        images = ((height - tall) // stride + 1, (width - wide) // stride + 1)
+    made = more[0] if more else depth
+    shape = (made, tall, wide, depth) if more else (1, tall, wide, depth)
+    kernel = Operand(shape, "int8", (0,), made, axis=0 if more else 3)
+    window = {0: flat.Number("b", int(not is_padded))}
+    window |= {slot: flat.Number("i", stride) for slot in (1, 2)}
+    options = (1, window) if more else (2, {**window, 3: flat.Number("i", 1)})
+    model = model_of(
+        Case(
+            "CONV_2D" if more else "DEPTHWISE_CONV_2D",
+            [Operand((1, height, width, depth), "int8"), kernel, None],
+            [Operand((1, *images, made), "int8")],
+            options,
+        )
+    )
+    (cost,) = total(parse(model), build=Build("esp-nn", 32)).operators
+    assert cost.scratch == (right,)
+    assert total(parse(model), build=Build("reference", 32)).operators[0].scratch == ()
 
 
 def case(name: str) -> Case:

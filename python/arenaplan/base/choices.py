@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
 """A plan's scratch memory: none, or as needed by the target's kernels."""
 
-KERNELS: Final = ("reference", "cmsis-nn", "cmsis-nn-mve")
+KERNELS: Final = ("reference", "cmsis-nn", "cmsis-nn-mve", "esp-nn")
 """Kernel sets for TensorFlow Lite Micro."""
 
 RUNTIMES: Final = ("tflm", "litert")

@@ -27,6 +27,7 @@ from arenaplan.tflite.reader.tflite_operators import OPERATORS, Op, Operand
 from arenaplan.tflite.reader.tflite_tensors import Shapes, array, dtype_of, unique_names
 from arenaplan.tflite.reader.timeline import ALIGNMENT, InPlace, Same, Timeline, timeline_of
 from arenaplan.tflite.runtime.build import Build
+from arenaplan.tflite.runtime.esp_nn import OWN_ELEMENTWISE
 
 _FEW: Final = 64
 """Largest constant that rules read, in elements."""
@@ -123,9 +124,11 @@ before wider elements at the same place are loaded.
 def row_of(operator: Operator, kernels: str) -> Row | None:
     """Return the row for an operator's kernel, if this kernel set may share bytes."""
     row = None if operator.is_custom else ROWS.get(operator.name)
-    if row is None or (kernels != "reference" and row.cmsis_nn is None):
-        return None
-    return row
+    if row is None or kernels == "reference":
+        return row
+    if kernels == "esp-nn":  # All others are reference kernels.
+        return None if operator.name in OWN_ELEMENTWISE else row
+    return None if row.cmsis_nn is None else row
 
 
 def aliased_timeline(model: Model, build: Build) -> Timeline:

@@ -10,6 +10,7 @@ from arenaplan.base import choices
 from arenaplan.base.errors import InvalidOption
 from arenaplan.tflite.runtime.cmsis import CMSIS_NN, CMSIS_NN_MVE
 from arenaplan.tflite.runtime.custom import CUSTOM
+from arenaplan.tflite.runtime.esp_nn import ESP_NN
 from arenaplan.tflite.runtime.kernels import KERNELS, Kernel
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 KERNEL_SETS: Final[Mapping[str, Mapping[str, Kernel]]] = {
     name: {**KERNELS, **own}
-    for name, own in zip(choices.KERNELS, ({}, CMSIS_NN, CMSIS_NN_MVE), strict=True)
+    for name, own in zip(choices.KERNELS, ({}, CMSIS_NN, CMSIS_NN_MVE, ESP_NN), strict=True)
 }
 """Builtin kernels by operator, for each set."""
 
@@ -34,6 +35,10 @@ _ACCURACY: Final[Mapping[tuple[str, int], str]] = {
     ("cmsis-nn", 32): (
         "modelled from the sources of CMSIS-NN of July 2026 for processors with DSP, at most 16 "
         "bytes from a build of these sources on 154 files; not compared with a device"
+    ),
+    ("esp-nn", 32): (
+        "modelled from the sources of ESP-NN 1.2.3 of April 2026 for the ESP32-S3; not compared "
+        "with a device"
     ),
     ("cmsis-nn-mve", 32): (
         "modelled from the sources of CMSIS-NN of July 2026 for processors with MVE, at most 16 "
@@ -51,8 +56,8 @@ class Build:
 
     Parameters
     ----------
-    kernels : {"reference", "cmsis-nn"}
-        The kernel set.
+    kernels : str
+        The kernel set: a key in :data:`KERNEL_SETS`.
     pointer : {32, 64}
         Pointer size in bits.
     recording, compression : bool, optional

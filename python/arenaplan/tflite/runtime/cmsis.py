@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from arenaplan.tflite.runtime import kernels as reference
 from arenaplan.tflite.runtime.kernels import Kernel, Site
 
-_CONV: Final = "9i 2p 3i ?2i"
+CONV: Final = "9i 2p 3i ?2i"
+"""Layout of a convolution's data."""
 _GATE: Final = "[2i 2p 2i 3p i]"
 _BLOCK: Final = 124
 """Channels that depthwise convolutions with MVE copy at a time."""
@@ -25,7 +26,7 @@ _REVERSED: Final = 16
 """Transposed convolutions with more input channels run as convolutions."""
 
 
-class _Window(NamedTuple):
+class Window(NamedTuple):
     """A convolution's strides and padding."""
 
     stride_width: int
@@ -36,7 +37,7 @@ class _Window(NamedTuple):
     padding_height: int
 
 
-def _window(site: Site, dilations: tuple[int, int]) -> _Window:
+def window_of(site: Site, dilations: tuple[int, int]) -> Window:
     """Return a convolution's window; the dilations are in the given option slots."""
     options = site.operator.options
 
@@ -55,7 +56,7 @@ def _window(site: Site, dilations: tuple[int, int]) -> _Window:
             (height, kernel_height, strides[1], steps[1]),
         )
     ]
-    return _Window(*strides, *steps, *paddings)
+    return Window(*strides, *steps, *paddings)
 
 
 def _padding(length: int, kernel: int, stride: int, dilation: int) -> int:
@@ -97,7 +98,7 @@ def _request(site: Site, amount: int) -> None:
 
 def _conv_bytes(site: Site, *, mve: bool) -> int:
     """Return a byte convolution's scratch memory."""
-    window = _window(site, (4, 5))
+    window = window_of(site, (4, 5))
     _, height, width, channels = site.shape("i0")
     _, kernel_height, kernel_width, depth = site.shape("i1")
     is_point = (kernel_height, kernel_width) == (1, 1) and channels == depth
@@ -109,7 +110,7 @@ def _conv_bytes(site: Site, *, mve: bool) -> int:
     return _columns(channels * kernel_height * kernel_width, mve=mve)
 
 
-def _row_bytes(window: _Window, width: int, kernel: int, results: int, channels: int) -> int:
+def _row_bytes(window: Window, width: int, kernel: int, results: int, channels: int) -> int:
     """Return the scratch memory for a convolution along a row, with MVE."""
     stride, left = window.stride_width, window.padding_width
     excess = (results - 1) * stride + kernel - width
@@ -132,7 +133,7 @@ def _depthwise_conv(site: Site, *, mve: bool) -> None:
 
 def _depthwise_bytes(site: Site, *, mve: bool) -> int:
     """Return a byte depthwise convolution's scratch memory."""
-    window = _window(site, (5, 6))
+    window = window_of(site, (5, 6))
     batch, _, _, channels = site.shape("i0")
     _, height, width, results = site.shape("i1")
     if mve and channels == 1 and results > 1 and site.dtype("i1") == "int8":
@@ -238,8 +239,8 @@ def _table(*, mve: bool) -> Mapping[str, Kernel]:
     return {
         "AVERAGE_POOL_2D": Kernel("8i i", partial(_average_pool, mve=mve)),
         "BATCH_MATMUL": Kernel("[3p 3b] 4i i", partial(_batch_matmul, mve=mve)),
-        "CONV_2D": Kernel(f"[{_CONV}] i", partial(_conv, mve=mve)),
-        "DEPTHWISE_CONV_2D": Kernel(f"[{_CONV}] i", partial(_depthwise_conv, mve=mve)),
+        "CONV_2D": Kernel(f"[{CONV}] i", partial(_conv, mve=mve)),
+        "DEPTHWISE_CONV_2D": Kernel(f"[{CONV}] i", partial(_depthwise_conv, mve=mve)),
         "FULLY_CONNECTED": Kernel("[9i 2p b ?2i] 2i p 3i", partial(_fully_connected, mve=mve)),
         "MAX_POOL_2D": Kernel("8i i", "i0 o0"),
         "SOFTMAX": Kernel("[d 7i 5p] 2i", reference.KERNELS["SOFTMAX"].prepare),
