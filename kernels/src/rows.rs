@@ -56,7 +56,7 @@ impl Normalization<'_> {
         }
         #[allow(clippy::cast_precision_loss, clippy::as_conversions, reason = "as NumPy has it")]
         let count = output.size() as f32;
-        let (least, most) = self.scale.map_or((1.0, 1.0), extent);
+        let (lowest, highest) = self.scale.map_or((1.0, 1.0), extent);
         each(source, output, team, NORMALIZATION, |row| {
             let mean = if self.is_centered { Sum::new(row).dispatch() / count } else { 0.0 };
             let squares = if self.is_centered {
@@ -65,7 +65,7 @@ impl Normalization<'_> {
                 SumSquare::new(row).dispatch()
             };
             let factor = (squares / count + self.epsilon).sqrt().recip();
-            let last = NormalizeOptions {
+            let after = NormalizeOptions {
                 element_scale: self.scale,
                 element_bias: self.shift,
                 ..NormalizeOptions::default()
@@ -76,12 +76,12 @@ impl Normalization<'_> {
                 ..NormalizeOptions::default()
             };
             // At once, scales are multiplied with the factor before elements are.
-            if (most * factor).is_finite() && (least * factor).is_normal() {
-                let options = NormalizeOptions { pre_scale_bias: mean, scale: factor, ..last };
+            if (highest * factor).is_finite() && (lowest * factor).is_normal() {
+                let options = NormalizeOptions { pre_scale_bias: mean, scale: factor, ..after };
                 Normalize::new_mut(row, options).dispatch();
             } else {
                 Normalize::new_mut(row, first).dispatch();
-                Normalize::new_mut(row, last).dispatch();
+                Normalize::new_mut(row, after).dispatch();
             }
         })
     }
