@@ -231,7 +231,7 @@ def test_the_command_writes_a_report(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--targets", "nobody"], "none of"),
+        (["--targets", "nobody"], "not one of"),
         (["--executor", "spark://host"], "dask://"),
         (["-o", "report.xlsx"], ".parquet"),
         (["--processes", "0"], "not from 1"),

@@ -105,8 +105,8 @@ def test_memory_that_cannot_be_an_arena_is_refused() -> None:
         (np.asfortranarray(np.zeros((2, size))), "InvalidBuffer", "gaps"),
         (np.full(size, None), "InvalidBuffer", "elements that are objects"),
         (np.zeros(size, [("a", "i4"), ("b", "O")]), "InvalidBuffer", "objects"),
-        ("memory", "InvalidBuffer", "no buffer"),
-        (size, "InvalidBuffer", "no buffer"),
+        ("memory", "InvalidBuffer", "not a buffer"),
+        (size, "InvalidBuffer", "not a buffer"),
         (aligned(size - 64), errors.CapacityExceeded, f"{size - 64} bytes"),
         (aligned(size + 64)[4 : size + 4], "MisalignedBuffer", "multiple of 64"),
     ]

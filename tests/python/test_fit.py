@@ -400,7 +400,7 @@ def test_only_tflite_is_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[
     other = tmp_path / "net.onnx"
     other.write_bytes(b"no model")
     assert main(["fit", str(other)]) == 2
-    assert "no .tflite model" in capsys.readouterr().err
+    assert "not a .tflite model" in capsys.readouterr().err
 
 
 # -- runtimes ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ def test_a_plan_tells_which_phase_it_is_in() -> None:
     stages = [progress["stage"] for progress in told]
     assert stages.index("fusion") < stages.index("order")
     assert stages[-1] not in ("fusion", "order")
-    assert told[-1]["peak"] == plan.arena_bytes
+    assert plan.arena_bytes in {progress["peak"] for progress in told}
     assert all(a["seconds"] <= b["seconds"] for a, b in pairwise(told))
 
 

@@ -439,7 +439,7 @@ def test_files_hold_all_of_a_symbol() -> None:
         (lambda d: d["heads"].append([9, 0, 0]), "names no output"),
         (lambda d: d["nodes"][0].update(kind="thing"), "'thing'"),
         (lambda d: d["nodes"][1].update(inputs=[[1, 0, 0]]), "names no output"),
-        (lambda d: d.update(format="nnvm"), "no symbol"),
+        (lambda d: d.update(format="nnvm"), "not a symbol"),
     ],
 )
 def test_damaged_files_are_refused(change: Any, message: str) -> None:

@@ -29,6 +29,8 @@ _CHUNK: Final = 1 << 20
 
 _OUTPUTS: Final = ("output", "page", "junit")
 """Options that name files to write."""
+_IN_PLACE: Final = {"tflm": ".tflite", "graph": ".json"}
+"""Forms of exported files that may replace the model, by the suffix of the model."""
 
 
 def is_stream(path: Path) -> bool:
@@ -58,6 +60,11 @@ def refuse_replaced(options: argparse.Namespace) -> None:
         outputs["baseline"] = Path(given.pop("baseline"))
     elif given.get("baseline"):
         given["baseline"] = Path(given["baseline"])
+    if (
+        given.get("to") in _IN_PLACE
+        and getattr(outputs.get("output"), "suffix", "") == _IN_PLACE[given["to"]]
+    ):
+        given.pop("model")  # The file keeps its form: the new file has what the old file had.
     rest = [path for value in given.values() for path in _paths_in(value)]
     for name, output in outputs.items():
         if output.is_file() and any(path.exists() and path.samefile(output) for path in rest):

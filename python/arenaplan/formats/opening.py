@@ -193,15 +193,8 @@ def open_model(
     limits.admit(source)
     with _ctrl_c_held_back():
         opener = getattr(importlib.import_module(importer.module), importer.function)
-    try:
-        with reading(limits):
-            graph_with: Callable[[Bind | None], Graph] = opener(source, *given)
-    except ModelError as error:
-        found = _other_content(source)
-        if found is None:
-            raise
-        name = "the data" if isinstance(source, bytes) else repr(str(source))
-        raise NotAModel(f"{name} is {found}") from error
+    with _known_content(source), reading(limits):
+        graph_with: Callable[[Bind | None], Graph] = opener(source, *given)
 
     def limited(bind: OpenBind | None) -> Graph:
         if bind is not None and not isinstance(bind, Mapping):
@@ -238,7 +231,9 @@ def signatures_for(
     if suffix_of(source) != ".tflite" or (target or "").partition(":")[0] == "tflm":
         return (None,)
     (limits or current()).admit(source)
-    names = importlib.import_module("arenaplan.tflite.files").signatures_of(source)
+    signatures_of = importlib.import_module("arenaplan.tflite.files").signatures_of
+    with _known_content(source):
+        names: Sequence[str] = signatures_of(source)
     return names if len(names) > 1 else (None,)
 
 
@@ -249,6 +244,19 @@ _OTHERS = {
     b"\x1f\x8b": "compressed with gzip: decompress it first",
 }
 """Common contents of files that are not models, by first bytes."""
+
+
+@contextmanager
+def _known_content(source: Source) -> Iterator[None]:
+    """Name the kind of a file that is not a model, if known."""
+    try:
+        yield
+    except ModelError as error:
+        found = _other_content(source)
+        if found is None:
+            raise
+        name = "the data" if isinstance(source, bytes) else repr(str(source))
+        raise NotAModel(f"{name} is {found}") from error
 
 
 def _other_content(source: Source) -> str | None:

@@ -20,7 +20,8 @@ class ExecutorType(ABCMeta):
     def __call__(cls, model: Any, plan: Any = None, *, bind: Any = None, **options: Any) -> Any:
         """Return the executor for a model, which is read if it is a file."""
         device = options.get("device", cls.kind)
-        kind = device.partition(":")[0] if isinstance(device, str) else "cuda"
+        is_open = hasattr(device, "allocate")
+        kind = device.partition(":")[0] if isinstance(device, str) else "cuda" if is_open else ""
         if kind != cls.kind:
             return class_of(kind, device)(model, plan, bind=bind, **options)
         if isinstance(model, Graph):
