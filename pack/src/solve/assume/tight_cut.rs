@@ -35,7 +35,7 @@ pub(crate) fn whole(dying: &[CutSide], born: &[CutSide]) -> Option<TightCut> {
     if dying.len() == 1 || born.len() == 1 {
         return Some(cut);
     }
-    if dying.len() + born.len() > tuning::assume::CUT_ITEMS.min(24) {
+    if dying.len() + born.len() > tuning::assume::CUT_ITEMS {
         return None;
     }
     let [before, after] = [dying, born].map(all_sums);

@@ -89,8 +89,7 @@ impl Disjunctive {
             return Outcome::Impossible;
         }
         let (mut left, mut until_restart) = (self.limit, tuning::disjunctive::RESTART_AFTER);
-        self.limit =
-            self.limit.saturating_add(self.limit / tuning::disjunctive::GROWTH_DIVISOR.max(1));
+        self.limit = self.limit.saturating_add(self.limit / tuning::disjunctive::GROWTH_DIVISOR);
         loop {
             let Err(conflict) = self.propagate(conflicts) else {
                 let Some(literal) = self.choose() else { return Outcome::Found };

@@ -130,7 +130,7 @@ impl Turns {
             tried: tuning::restarts::CANDIDATES,
             rank: tuning::restarts::RANKS[random.below(3)],
             fit: tuning::restarts::FITS[random.below(4)],
-            phase: if random.below(tuning::restarts::FREE_EVERY.max(1)) == 0 {
+            phase: if random.below(tuning::restarts::FREE_EVERY) == 0 {
                 0.0
             } else {
                 tuning::restarts::PHASE

@@ -168,8 +168,7 @@ impl Windowed {
             return Outcome::Impossible;
         }
         let mut left = self.nodes;
-        self.nodes =
-            self.nodes.saturating_add(self.nodes / tuning::windowed::GROWTH_DIVISOR.max(1));
+        self.nodes = self.nodes.saturating_add(self.nodes / tuning::windowed::GROWTH_DIVISOR);
         self.turn += 1;
         let mut stack: Vec<(WindowedState, Vec<WindowedChild>)> = Vec::new();
         loop {

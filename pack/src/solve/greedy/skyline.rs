@@ -205,7 +205,7 @@ impl SkylineHeuristic {
     /// Returns the weight of losing `height` grains in some sections.
     fn loss_in(&self, sections: Range<u32>, height: u64) -> f64 {
         let rooms = &self.room[index(sections.start)..index(sections.end.max(sections.start))];
-        let stride = rooms.len().div_ceil(tuning::skyline::SAMPLES.max(1)).max(1);
+        let stride = rooms.len().div_ceil(tuning::skyline::SAMPLES).max(1);
         let sampled = rooms.iter().step_by(stride);
         let each: f64 = sampled.map(|&room| 1.0 / room.max(self.least_room)).sum();
         real(height) * each * fraction(stride, 1)

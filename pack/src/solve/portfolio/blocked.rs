@@ -98,7 +98,7 @@ impl JoinedBlocks {
                 fewest = Some(blocks);
             }
         }
-        let most = whole.model.items.len() / tuning::assume::ITEMS_PER_BLOCK.max(1);
+        let most = whole.model.items.len() / tuning::assume::ITEMS_PER_BLOCK;
         let joined =
             |blocks| Self { blocks, fewest: None, packed: usize::MAX, joining: 0, searching: 0 };
         Ok(fewest.filter(|it| it.count() <= most).map(joined))

@@ -217,7 +217,7 @@ impl Critical {
     /// Chooses a higher target and fewer critical sections.
     fn give_up(&mut self) {
         self.search = None;
-        self.sections = (self.sections / tuning::critical::SHRINK_DIVISOR.max(1))
+        self.sections = (self.sections / tuning::critical::SHRINK_DIVISOR)
             .max(tuning::critical::FIRST_SECTIONS);
         self.crowded.clear();
         self.level =
