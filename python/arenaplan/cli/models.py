@@ -29,6 +29,7 @@ from arenaplan.planner.plan_options import PlanOptions, target_of
 from arenaplan.planner.spaces import Space, aligned
 from arenaplan.report.gating.gating import needed_bytes
 from arenaplan.report.report_document import covered_part, covers_document
+from arenaplan.run.dynamic.shapes import has_several
 from arenaplan.tflite.files import graph_for_tflm
 from arenaplan.tflite.reader.code_walk import streamed
 from arenaplan.tflite.reader.tflite_model import parse, read_bytes
@@ -49,7 +50,7 @@ def each_signature(options: argparse.Namespace) -> list[Graph]:
 
 def has_ranges(options: argparse.Namespace) -> bool:
     """Return whether a dimension was given several numbers."""
-    return any(isinstance(sizes, range | list) for _, sizes in options.bind)
+    return has_several(dict(options.bind))
 
 
 def load_model(

@@ -12,10 +12,9 @@ from arenaplan.graph import Graph
 from arenaplan.graph.sizes import OpenBind, Source
 from arenaplan.run.dynamic.dynamic_executor import DynamicExecutor
 from arenaplan.run.dynamic.families import PlanFamily
-from arenaplan.run.dynamic.shapes import RangeBind
+from arenaplan.run.dynamic.shapes import has_several
 from arenaplan.run.dynamic.staged import StagedExecutor
 
-_SIZES: Final = (range, list, set, frozenset)
 _USUAL: Final = {"device": "cpu", "workers": 1, "threads": 1, "seed": 0, "capture": False}
 
 
@@ -30,20 +29,13 @@ def chosen(
     InvalidOption
         If an option is for one graph, and the model has more.
     """
-    if isinstance(model, PlanFamily) or callable(model) or _has_several(bind):
+    if isinstance(model, PlanFamily) or callable(model) or has_several(bind):
         _allow(options, ("arena",), "a model of several shapes")
         return DynamicExecutor(model, bind, arena=options.get("arena"))
     found = graph_or_stages(model, bind, lambda: load(model, bind=bind))
     if isinstance(found, StagedExecutor):
         _allow(options, (), "a model whose sizes data decides")
     return found
-
-
-def _has_several(bind: RangeBind | None) -> bool:
-    """Return whether sizes are given for more than one graph."""
-    if isinstance(bind, Mapping):
-        return any(isinstance(sizes, _SIZES) for sizes in bind.values())
-    return bind is not None
 
 
 def _allow(options: Mapping[str, Any], names: tuple[str, ...], model: str) -> None:

@@ -28,6 +28,13 @@ Shape: TypeAlias = tuple[Size, ...]
 """One combination: a size for each name."""
 
 
+def has_several(bind: RangeBind | None) -> bool:
+    """Return whether sizes are given for several graphs: a range, list or set, or combinations."""
+    if isinstance(bind, Mapping):
+        return any(isinstance(sizes, range | list | set | frozenset) for sizes in bind.values())
+    return bind is not None
+
+
 class Shapes:
     """
     All size combinations that a model may be run with.
