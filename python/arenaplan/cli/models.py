@@ -50,7 +50,7 @@ def each_signature(options: argparse.Namespace) -> list[Graph]:
 
 def has_ranges(options: argparse.Namespace) -> bool:
     """Return whether a dimension was given several numbers."""
-    return has_several(dict(options.bind))
+    return any(has_several({name: sizes}) for name, sizes in options.bind)
 
 
 def load_model(
