@@ -104,12 +104,6 @@ impl arenaplan::choose::Costs for Costs {
         };
         rows.into_iter().map(kernel).collect()
     }
-
-    fn runs_in_strips(&self, nodes: &[NodeId], strips: &arenaplan::plan::Strips) -> bool {
-        let nodes = indices(nodes);
-        let strips = Strips::of(nodes.last().copied().unwrap_or(u32::MAX), strips);
-        self.ask(|costs| costs.call_method1("runs_in_strips", (nodes, strips))?.extract())
-    }
 }
 
 fn indices(nodes: &[NodeId]) -> Vec<u32> {

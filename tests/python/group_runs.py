@@ -8,6 +8,7 @@ import numpy as np
 
 import arenaplan as ap
 from arenaplan.run.numpy.executor import quiet_arithmetic
+from arenaplan.run.numpy.groups import find_units
 from arenaplan.run.numpy.steps import (
     aligned_bytes,
     arena_arrays,
@@ -15,7 +16,6 @@ from arenaplan.run.numpy.steps import (
     prepare,
     run_all,
 )
-from arenaplan.run.numpy.units import find_units
 from networks import noise
 from step_costs import staging_choices, workspace_choices
 

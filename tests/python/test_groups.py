@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import arenaplan as ap
 import pointwise
 from arenaplan.base.errors import UnsupportedOp
-from arenaplan.run.numpy.units import find_units
+from arenaplan.run.numpy.groups import find_units
 from flow_graphs import Builder, attention
 from group_runs import check, inputs_of, run_with_choice, same_bytes, scratch_of, sizes_of
 from grouping import greedy

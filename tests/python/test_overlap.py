@@ -18,7 +18,7 @@ import arenaplan as ap
 import light_models
 from arenaplan.cli import main
 from arenaplan.graph.ops.window_ops import Side, lead
-from arenaplan.run.numpy.signatures import group_of
+from arenaplan.run.numpy.groups import group_of
 from arenaplan.run.numpy.staging import staged_run, staged_ways
 from arenaplan.run.numpy.steps import aligned_bytes, arena_arrays
 from flow_graphs import Builder

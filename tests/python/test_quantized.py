@@ -15,7 +15,7 @@ import arenaplan as ap
 from arenaplan.base.errors import TargetMismatch, UnknownShape
 from arenaplan.run.numpy import compiled
 from arenaplan.run.numpy.chained import in_chains
-from arenaplan.run.numpy.signatures import group_of
+from arenaplan.run.numpy.groups import group_of
 from arenaplan.run.numpy.streaming import tilings
 from quantized_models import MICROSOFT, RNG, Model, integers, narrow_weights, node, scale
 

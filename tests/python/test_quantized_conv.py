@@ -16,12 +16,13 @@ from arenaplan._core import ByteEncoding, ByteResult, packed_quantized, quantize
 from arenaplan.base.errors import InvalidOperand
 from arenaplan.graph.values import Quantized
 from arenaplan.run.numpy import compiled
+from arenaplan.run.numpy.groups import group_of
 from arenaplan.run.numpy.kernels.quantized_conv import QuantizedConv
 from arenaplan.run.numpy.kernels.quantized_product import QuantizedProduct
 from arenaplan.run.numpy.narrow_steps import narrow_steps
 from arenaplan.run.numpy.quantizing import quantized_group
 from arenaplan.run.numpy.registry import Scratch
-from arenaplan.run.numpy.signatures import group_of, signature_of
+from arenaplan.run.numpy.signatures import signature_of
 from convolutions import convolved
 from quantized_models import Model, integers, scale
 from raising import raises

@@ -208,9 +208,6 @@ class Machine:
     def row_kernels(self, nodes: Sequence[int]) -> list[costs.RowKernel]:
         return []
 
-    def runs_in_strips(self, nodes: Sequence[int], strips: ap.Strips) -> bool:
-        return False
-
 
 @pytest.fixture
 def machine() -> Iterator[ap.Target]:

@@ -86,6 +86,8 @@ class Costs(Protocol):
     def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
         """
         Return the cost of nodes that run strip by strip; line buffers are in the first buffer.
+
+        ``None`` if the nodes cannot run in these strips: rows at an edge may be unlike others.
         """
 
     def groupings(self) -> Sequence[list[list[int]]]:
@@ -95,9 +97,6 @@ class Costs(Protocol):
         """
         Return the kernels that perform nodes on some rows, skipping nodes without such a kernel.
         """
-
-    def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
-        """Return whether nodes can run in these strips: rows at an edge may be unlike others."""
 
 
 _RUNTIMES: dict[str, Callable[[Any], Costs]] = {}

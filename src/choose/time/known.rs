@@ -52,6 +52,11 @@ impl<'a> KnownCosts<'a> {
         found
     }
 
+    /// Returns whether the runner has kernels for a step that runs strip by strip.
+    pub(crate) fn run_in_strips(&self, nodes: &[NodeId], strips: &Strips) -> bool {
+        self.strips(nodes, strips).is_some()
+    }
+
     /// Returns the ways to run a step piece by piece, scratch memory rounded up to the alignment.
     pub(super) fn ways(&self, nodes: &[NodeId], staged: bool, alignment: Alignment) -> Vec<Way> {
         rounded(self.step(nodes, staged).as_deref(), alignment)

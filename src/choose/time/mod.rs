@@ -95,7 +95,8 @@ impl StepCost {
 /// ```
 pub trait Costs: fmt::Debug {
     /// Returns the cost of running `nodes` as a step, in this order; `None` if the runner has no
-    /// kernel for the nodes in this form.
+    /// kernel for the nodes in this form. Rows at an edge of strips may need another kernel than the
+    /// rows between.
     ///
     /// A step without a kernel counts as a step without scratch memory that takes no time; the
     /// runner refuses the plan.
@@ -117,12 +118,5 @@ pub trait Costs: fmt::Debug {
     fn row_kernels(&self, nodes: &[NodeId]) -> Vec<RowKernel> {
         let _ = nodes;
         Vec::new()
-    }
-
-    /// Returns whether `nodes` can run in these strips. Rows at an edge may need another kernel
-    /// than the rows between.
-    fn runs_in_strips(&self, nodes: &[NodeId], strips: &Strips) -> bool {
-        let _ = (nodes, strips);
-        true
     }
 }

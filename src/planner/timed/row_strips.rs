@@ -35,7 +35,7 @@ pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result
     while let Some(choice) = next.filter(|_| !budget.exhausted()) {
         let nodes = |last: NodeId| choice.steps.iter().find(|step| step.last() == Some(&last));
         let runs = |(last, strips)| {
-            nodes(last).is_some_and(|step| maker.costs.runner.runs_in_strips(step, strips))
+            nodes(last).is_some_and(|step| maker.costs.run_in_strips(step, strips))
         };
         let strips = choice.strips.iter().enumerate();
         let refused: Vec<usize> =

@@ -64,10 +64,6 @@ class CupyCosts:
         """Return nothing."""
         return []
 
-    def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
-        """Return false."""
-        return False
-
 
 class CupyBackend:
     """The CUDA executor: the only state is a cache of facts about graphs."""

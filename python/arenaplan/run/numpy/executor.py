@@ -22,6 +22,7 @@ from arenaplan.planner.planning import plan as make_plan
 from arenaplan.run.executor_types import ExecutorType
 from arenaplan.run.numpy.buffers import bring
 from arenaplan.run.numpy.constants import let_constants_go
+from arenaplan.run.numpy.groups import find_units
 from arenaplan.run.numpy.narrow import is_packed, loaded
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
 from arenaplan.run.numpy.parallel import Workers
@@ -38,7 +39,6 @@ from arenaplan.run.numpy.steps import (
     run_all,
 )
 from arenaplan.run.numpy.tenant import Tenant, arena_of
-from arenaplan.run.numpy.units import find_units
 from arenaplan.run.numpy.verify import verified_run
 
 if TYPE_CHECKING:

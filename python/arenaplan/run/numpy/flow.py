@@ -15,6 +15,7 @@ import numpy as np
 
 from arenaplan.graph import Choice, Node
 from arenaplan.planner.bodies import TAKE, Body, Slot
+from arenaplan.run.numpy.groups import find_units
 from arenaplan.run.numpy.numpy_backend import missing_workspaces
 from arenaplan.run.numpy.registry import Run, Signature, Step
 from arenaplan.run.numpy.signatures import byte_size
@@ -28,7 +29,6 @@ from arenaplan.run.numpy.steps import (
     run_all,
     used_values,
 )
-from arenaplan.run.numpy.units import find_units
 
 Mover = Callable[[Node, np.ndarray], Run]
 """Returns the function that runs a ``Take`` or ``Emit`` node, given the value's array."""

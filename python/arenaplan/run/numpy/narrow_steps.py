@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from arenaplan.graph import Graph, Node
+from arenaplan.run.numpy.groups import group_of
 from arenaplan.run.numpy.quantizing import host_kind, quantized_group
 from arenaplan.run.numpy.registry import find_kernel
-from arenaplan.run.numpy.signatures import NOT_RUN, group_of, signature_of
+from arenaplan.run.numpy.signatures import NOT_RUN, signature_of
 
 _CONVERSIONS = ("DequantizeLinear", "QuantizeLinear")
 

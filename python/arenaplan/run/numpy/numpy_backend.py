@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -17,12 +18,19 @@ from arenaplan.formats.partial import decides
 from arenaplan.graph import Choice, Graph, Node
 from arenaplan.graph.costs import RowKernel, StepCost, Way
 from arenaplan.planner.bodies import DOMAIN, bodies_of
-from arenaplan.run.numpy.groups import Group, NotAGroup
+from arenaplan.run.numpy.groups import Group, NotAGroup, group_of, is_in_order
 from arenaplan.run.numpy.narrow_steps import narrow_steps
-from arenaplan.run.numpy.regions import ROW_MOVES, RowKernels, region_of
-from arenaplan.run.numpy.registry import Signature, Tensor, attributed, find_kernel, plain_kernel
-from arenaplan.run.numpy.signatures import NOT_RUN, group_of, is_in_order, signature_of
-from arenaplan.run.numpy.stages import LIMITS
+from arenaplan.run.numpy.regions import ROW_MOVES, region_of
+from arenaplan.run.numpy.registry import (
+    Signature,
+    Tensor,
+    attributed,
+    find_kernel,
+    padded,
+    plain_kernel,
+)
+from arenaplan.run.numpy.signatures import NOT_RUN, signature_of
+from arenaplan.run.numpy.stages import LIMITS, Former
 from arenaplan.run.numpy.staging import staged_ways
 from arenaplan.run.numpy.steps import Workspaces
 from arenaplan.run.numpy.streaming import group_ways, needed
@@ -55,7 +63,6 @@ class NumpyCosts:
     def __init__(self, graph: Graph, facts: _Facts) -> None:
         self._graph = graph
         self._facts = facts
-        self._rows: RowKernels | None = None
 
     def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
         """Return the cost of a step; ``None`` if no kernel runs it, or it is no group."""
@@ -76,19 +83,16 @@ class NumpyCosts:
 
     def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
         """Return the cost of nodes that run strip by strip."""
-        lines, kernels = 0, []
         try:
-            for limit in LIMITS:
-                region = region_of(self._rows_of().former, nodes, strips, limit)
-                lines = _padded(max(region.line_bytes, 1))
-                kernels.append(Choice(region.scratch, region.seconds * 1e9))
+            region = region_of(self._former, nodes, strips)
         except NotAGroup:
             return None  # The core, or an executor, will refuse it.
-        kernels = [each for at, each in enumerate(kernels) if each not in kernels[:at]]
+        lines = padded(max(region.line_bytes, 1))
+        kernels = [*dict.fromkeys(map(region.way, LIMITS))]
         slots: tuple[tuple[Choice, ...], ...] = ((Choice(lines, 0.0),),)
         if any(each.bytes for each in kernels):
             slots += (tuple(sorted(kernels)),)
-        return StepCost(slots, _ways(Choice(lines + _padded(c.bytes), c.cost) for c in kernels))
+        return StepCost(slots, _ways(Choice(lines + padded(c.bytes), c.cost) for c in kernels))
 
     def groupings(self) -> list[list[list[int]]]:
         """Return steps of a quantized graph in which each makes bytes of bytes."""
@@ -97,11 +101,7 @@ class NumpyCosts:
 
     def row_kernels(self, nodes: Sequence[int]) -> Sequence[RowKernel]:
         """Return the kernels that perform nodes on some rows."""
-        return self._rows_of().of(nodes)
-
-    def runs_in_strips(self, nodes: Sequence[int], strips: Strips) -> bool:
-        """Return whether nodes can run in these strips."""
-        return self._rows_of().can_run(nodes, strips)
+        return self._former.kernels(nodes)
 
     def _key(self, nodes: Sequence[int], staged: bool) -> object:
         """Return the key of a step: steps that differ in nothing but names have the same."""
@@ -124,10 +124,9 @@ class NumpyCosts:
             known = facts.kind_of[node.index] = facts.kinds.setdefault(kind, len(facts.kinds))
         return known
 
-    def _rows_of(self) -> RowKernels:
-        if self._rows is None:
-            self._rows = RowKernels(self._graph)
-        return self._rows
+    @cached_property
+    def _former(self) -> Former:
+        return Former(self._graph)
 
 
 class NumpyBackend:
@@ -210,7 +209,7 @@ def _grouped(graph: Graph, nodes: Sequence[int], staged: bool) -> StepCost:
 
 def _ways(choices: Iterable[Choice]) -> list[Way]:
     """Return choices of scratch memory as the core takes them."""
-    return [Way(_padded(choice.bytes), round(choice.cost)) for choice in sorted(choices)]
+    return [Way(padded(choice.bytes), round(choice.cost)) for choice in sorted(choices)]
 
 
 def _alone(graph: Graph, node: Node) -> StepCost:
@@ -231,13 +230,9 @@ def _alone(graph: Graph, node: Node) -> StepCost:
     ways = []
     for size in widest:
         chosen = [(slot, size if slot is widest else slot[0]) for slot in slots]
-        total = sum(_padded(choice.bytes) for _, choice in chosen)
+        total = sum(padded(choice.bytes) for _, choice in chosen)
         ways.append(Choice(total, nanoseconds(signature, kernel, chosen)))
     return StepCost(slots, _ways(ways))
-
-
-def _padded(size: int) -> int:
-    return -(-size // 64) * 64
 
 
 # -- which steps are alike --------------------------------------------------------------------

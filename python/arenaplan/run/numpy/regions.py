@@ -9,18 +9,24 @@ the places of all line buffers, and the core replays them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from arenaplan._core import Strips
-from arenaplan.graph import Graph
-from arenaplan.graph.costs import RowKernel
+from arenaplan.base.errors import fault
+from arenaplan.graph import Choice
+from arenaplan.graph.ops import ROWS
 from arenaplan.graph.ops.boxes import Uncuttable
-from arenaplan.run.numpy.groups import NotAGroup
-from arenaplan.run.numpy.stages import LIMITS, Former, Stage
+from arenaplan.run.numpy.groups import Group, Member, NotAGroup
+from arenaplan.run.numpy.registry import Run, Scratch, Signature
+from arenaplan.run.numpy.stages import Former, Stage, Work, part
+from arenaplan.run.numpy.streaming import hosted_choices, hosted_run, run_in_turn
+from arenaplan.run.numpy.tiles import Kept, best_within, part_of, prepared
 
 _NEVER = 1 << 40
 """A row that is needed by no strip."""
@@ -140,9 +146,10 @@ class Region:
     result.
     """
     strips: Strips
-    seconds: float
-    scratch: int
-    """Bytes that the kernels need for themselves."""
+    works: Mapping[Work, int]
+    """The work of all calls, with the number of calls that have it."""
+    moving: float
+    """Nanoseconds in which rows that stay are moved."""
 
     @property
     def line_bytes(self) -> int:
@@ -151,8 +158,21 @@ class Region:
         ends = (line.offset + line.rows * sizes[line.value] for line in self.strips.buffers)
         return max(ends, default=0)
 
+    def way(self, limit: int) -> Choice:
+        """
+        Return the scratch memory that the kernels need for themselves, and the nanoseconds.
 
-def region_of(former: Former, nodes: Sequence[int], strips: Strips, limit: int) -> Region:
+        Parameters
+        ----------
+        limit : int
+            Bytes for the kernels' own workspaces, if the kernels can work with so few.
+        """
+        calls = [(work.within(limit), count) for work, count in self.works.items()]
+        scratch = max((run.scratch for run, _ in calls), default=0)
+        return Choice(scratch, self.moving + sum(run.nanoseconds * n for run, n in calls))
+
+
+def region_of(former: Former, nodes: Sequence[int], strips: Strips) -> Region:
     """
     Return the region for some nodes.
 
@@ -160,45 +180,42 @@ def region_of(former: Former, nodes: Sequence[int], strips: Strips, limit: int) 
     ----------
     strips : Strips
         The strip height, and the places of line buffers.
-    limit : int
-        Bytes for the kernels' own workspaces, if the kernels can work with so few.
 
     Raises
     ------
     NotAGroup
-        If the nodes cannot run strip by strip.
+        If the nodes cannot run strip by strip: rows at an edge may be made in another way than
+        inner rows.
     """
     stages = former.stages(nodes)
-    if stages is None or not stages:
+    if not stages:
         raise NotAGroup("a node does not make rows from rows")
     try:
-        return _region(stages, strips, limit)
+        return _region(stages, strips)
     except (Uncuttable, KeyError):
         raise NotAGroup("nodes do not pass rows on to each other") from None
 
 
-def _region(stages: Sequence[Stage], strips: Strips, limit: int) -> Region:
+def _region(stages: Sequence[Stage], strips: Strips) -> Region:
     last = stages[-1]
     needs = {last.value: strips_needs(last.rows, strips.rows)}
     home = _homes(strips)
     times: list[Times] = []
     held: dict[int, Held] = {}
-    scratch, seconds = 0, 0.0
+    works: Counter[Work] = Counter()
+    moving = 0.0
     for stage in reversed(stages):
         needed = needs[stage.value]
         time = times_of(needed)
         add_needs(stage, time, needs)
-        for _, start, stop in time.spans():
-            run = stage.work(start, stop).within(limit)
-            scratch = max(scratch, run.scratch)
-            seconds += run.nanoseconds * 1e-9
+        works.update(stage.work(start, stop) for _, start, stop in time.spans())
         if stage is not last and stage.value not in home:
             held[stage.value] = hold = held_by(needed, time)
             if hold.is_kept:
-                seconds += _moving(stage, hold, time) * 1e-9
+                moving += _moving(stage, hold, time)
         times.append(time)
     times.reverse()
-    return Region(tuple(stages), tuple(times), held, home, strips, seconds, scratch)
+    return Region(tuple(stages), tuple(times), held, home, strips, works, moving)
 
 
 def _homes(strips: Strips) -> dict[int, int]:
@@ -209,31 +226,159 @@ def _homes(strips: Strips) -> dict[int, int]:
     return home
 
 
-# -- kernels on rows ------------------------------------------------------------------------
+# -- with memory -------------------------------------------------------------------------------
 
 
-class RowKernels:
-    """The stages of one graph; see :class:`arenaplan.graph.costs.Costs`."""
+class _Binder:
+    """Binds the stages of a region to memory."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.former = Former(graph)
+    def __init__(
+        self,
+        region: Region,
+        arrays: Mapping[int, np.ndarray],
+        lines: np.ndarray,
+        scratch: np.ndarray,
+    ) -> None:
+        self.region = region
+        self.arrays = arrays
+        self.scratch = scratch
+        self.kept: Kept = {}
+        self.buffers: dict[int, np.ndarray] = {}
+        self._inside = {stage.value: stage.rows for stage in region.stages}
+        """Rows of each value that a stage makes."""
+        stages = {stage.value: stage for stage in region.stages}
+        for line in region.strips.buffers:
+            stage = stages[line.value]
+            size = line.rows * stage.row_bytes
+            if line.offset + size > lines.nbytes:
+                raise fault(
+                    "WorkspaceOverrun",
+                    f"the line buffers of node {stage.members[-1].signature.name!r} need "
+                    f"{line.offset + size} bytes, and the plan gives them {lines.nbytes}",
+                )
+            memory = lines[line.offset : line.offset + size]
+            shape = list(stage.made.shape)
+            shape[ROWS] = line.rows
+            self.buffers[line.value] = memory.view(stage.made.dtype).reshape(shape)
 
-    def of(self, nodes: Iterable[int]) -> list[RowKernel]:
-        """Return the stages for nodes, with costs."""
-        former = self.former
-        able = former.order(node for node in nodes if former.member(node) is not None)
-        found = []
-        at = 0
-        for stage in former.stages(able) or ():
-            own = able[at : at + len(stage.members)]
-            at += len(own)
-            found.append(RowKernel(own, former.in_place(own[0]), stage.costs()))
+    def runs(self) -> list[Run]:
+        """Return all functions, in order."""
+        found: list[Run] = []
+        region = self.region
+        count = len(region.times[-1].start)
+        for strip in range(count):
+            for stage, times in zip(region.stages, region.times, strict=True):
+                if times.active[strip] and stage.value in region.held:
+                    found += self._moves(region.held[stage.value], stage, times.start, strip)
+            for stage, times in zip(region.stages, region.times, strict=True):
+                if times.active[strip]:
+                    start, stop = int(times.start[strip]), int(times.stop[strip])
+                    found += self._stage(stage, strip, start, stop)
         return found
 
-    def can_run(self, nodes: Sequence[int], strips: Strips) -> bool:
-        """Return whether nodes can run in these strips."""
-        try:
-            region_of(self.former, nodes, strips, LIMITS[0])
-        except NotAGroup:
-            return False  # Rows at an edge are made in another way than inner rows.
-        return True
+    def _moves(self, held: Held, stage: Stage, starts: np.ndarray, strip: int) -> list[Run]:
+        """Return functions that move the rows that stay to the front of a line buffer."""
+        if strip == 0:
+            return []
+        before, base = int(held.base[strip - 1]), int(held.base[strip])
+        shift, count = base - before, int(starts[strip]) - base
+        buffer = self.buffers[stage.value]
+        found: list[Run] = []
+        if shift > 0:
+            # Rows that are apart from each other: NumPy would copy others first.
+            for at in range(0, count, shift):
+                some = min(shift, count - at)
+                target = buffer[:, :, at : at + some]
+                source = buffer[:, :, at + shift : at + shift + some]
+                found.append(partial(np.copyto, target, source))
+        return found
+
+    def _rows(self, value: int, strip: int, start: int, stop: int) -> np.ndarray:
+        """Return the memory of some rows of a value."""
+        region = self.region
+        home = region.home.get(value, value)
+        if home not in region.held:
+            return self.arrays[home][:, :, start:stop]
+        first = start - int(region.held[home].base[strip])
+        array = self.buffers[home]
+        last = first + stop - start
+        if first < 0 or last > array.shape[ROWS]:
+            raise NotAGroup("a line buffer does not hold the rows that a kernel reads")
+        return array[:, :, first:last]
+
+    def _stage(self, stage: Stage, strip: int, start: int, stop: int) -> list[Run]:
+        output = self._rows(stage.value, strip, start, stop)
+        memory: dict[int, np.ndarray] = {stage.value: output}
+        if stage.group is None:
+            (member,) = stage.members
+            signature, inputs = self._operands(member, strip, start, stop)
+            run = self._single(replace(member, signature=signature), inputs, output)
+            return [] if run is None else [run]
+        members = []
+        made = stage.group.made
+        for member in stage.group.members:
+            signature, inputs = self._operands(member, strip, start, stop, made)
+            members.append(replace(member, signature=signature))
+            for (_, value), array in zip(member.reads(), inputs, strict=True):
+                if array is not None:
+                    memory[value] = array
+        group = Group(tuple(members), frozenset(), frozenset())
+        size = best_within(hosted_choices(group, members[0]), self.scratch.nbytes).bytes
+        kept = self.kept.setdefault((stage.value,), {})
+        return [hosted_run(group, members[0], memory, self.scratch[:size], kept)]
+
+    def _operands(
+        self, member: Member, strip: int, start: int, stop: int, made: frozenset[int] = frozenset()
+    ) -> tuple[Signature, list[np.ndarray | None]]:
+        """
+        Return the facts about a member that makes some rows, and its operands.
+
+        Those that another member of the stage makes, which are in ``made``, have no array.
+        """
+        signature, boxes = part(member, start, stop)
+        inputs: list[np.ndarray | None] = []
+        for position, value in member.reads():
+            box = boxes[position]
+            if value in made:
+                inputs.append(None)
+            elif value in self._inside:
+                rows = slice(0, self._inside[value]) if box is None else box[ROWS]
+                inputs.append(self._rows(value, strip, rows.start, rows.stop))
+            else:
+                array = self.arrays[value]
+                inputs.append(array if box is None else part_of(array, box))
+        return signature, inputs
+
+    def _single(
+        self, member: Member, inputs: list[np.ndarray | None], output: np.ndarray
+    ) -> Run | None:
+        """Return a function that runs a member alone."""
+        operands: list[np.ndarray | None] = [None] * len(member.inputs)
+        for (position, _), array in zip(member.reads(), inputs, strict=True):
+            operands[position] = array
+        free = Scratch(self.scratch, member.signature.name)
+        kept = self.kept.setdefault((member.value,), {})
+        return prepared(member, member.signature, operands, output, free, free.left, kept)
+
+
+def region_run(
+    region: Region, arrays: Mapping[int, np.ndarray], lines: np.ndarray, scratch: np.ndarray
+) -> Run:
+    """
+    Return a function that runs a region.
+
+    Parameters
+    ----------
+    arrays : mapping of int to array
+        Memory of every value that is read from outside, and of the result.
+    lines : array
+        Memory of the line buffers, where the plan has them.
+    scratch : array
+        Scratch memory of the kernels.
+
+    Raises
+    ------
+    ExecutionError
+        If one of them is too small.
+    """
+    return partial(run_in_turn, _Binder(region, arrays, lines, scratch).runs())

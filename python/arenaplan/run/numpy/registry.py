@@ -251,7 +251,12 @@ class Scratch:
 def scratch_bytes(shape: Sequence[int], dtype: Any = np.float32) -> int:
     """Return the bytes that :meth:`Scratch.array` takes for an array."""
     item: int = np.dtype(dtype).itemsize
-    return -(-prod(shape) * item // 64) * 64
+    return padded(prod(shape) * item)
+
+
+def padded(size: int) -> int:
+    """Return the bytes that a block of scratch memory takes: arrays begin at multiples of 64."""
+    return -(-size // 64) * 64
 
 
 @dataclass(frozen=True, slots=True)

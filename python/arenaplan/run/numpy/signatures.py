@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,9 +13,8 @@ from arenaplan.base.errors import SizeError, UnsupportedDtype, UnsupportedOp, fa
 from arenaplan.graph import Graph, Node, Value
 from arenaplan.graph.ops import array_bytes
 from arenaplan.graph.values import Quantized
-from arenaplan.run.numpy.groups import Group, form, member_of
 from arenaplan.run.numpy.narrow import narrow_dtype
-from arenaplan.run.numpy.registry import Signature, Tensor, find_kernel
+from arenaplan.run.numpy.registry import Signature, Tensor
 
 _MAX_RANK = 64
 _MOST_BYTES = (1 << 63) - 1
@@ -118,14 +117,3 @@ def signature_of(graph: Graph, node: Node) -> Signature:
         tuple(map(tensor, node.outputs)),
         tuple(map(loader, node.inputs)),
     )
-
-
-def group_of(graph: Graph, nodes: Sequence[int]) -> Group:
-    """Return the group for some nodes, before a plan decides its in-place operands."""
-    members = [member_of(graph, graph.nodes[node], signature_of) for node in nodes]
-    return form(graph, members, lambda value: byte_size(graph.values[value]))
-
-
-def is_in_order(graph: Graph, nodes: Sequence[int]) -> bool:
-    """Return whether a step is a node whose kernel may overlap output and input by itself."""
-    return len(nodes) == 1 and find_kernel(signature_of(graph, graph.nodes[nodes[0]])).in_order

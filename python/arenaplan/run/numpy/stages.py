@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 from arenaplan.graph import Choice, Graph, Window
-from arenaplan.graph.costs import RowCost, Way
+from arenaplan.graph.costs import RowCost, RowKernel, Way
 from arenaplan.graph.ops import ROWS
-from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape, whole
-from arenaplan.run.numpy.cuts import cut_operands
+from arenaplan.graph.ops.boxes import Box, Uncuttable, whole
 from arenaplan.run.numpy.groups import Group, Member, NotAGroup, form, member_of
-from arenaplan.run.numpy.hosting import guests_of, host_of
-from arenaplan.run.numpy.registry import Signature, Tensor, attributed
-from arenaplan.run.numpy.signatures import byte_size, signature_of
-from arenaplan.run.numpy.tiles import best_within, kernel_slots, loaded_part, made_by
+from arenaplan.run.numpy.hosting import host_of
+from arenaplan.run.numpy.registry import Signature, Tensor, padded
+from arenaplan.run.numpy.streaming import hosted_choices
+from arenaplan.run.numpy.tiles import (
+    best_within,
+    kernel_slots,
+    made_by,
+    operand_boxes,
+    part_signature,
+)
 from arenaplan.run.numpy.timing import nanoseconds
 
 LIMITS = (1 << 18, 1 << 16, 1 << 14)
@@ -34,7 +38,6 @@ kernel takes, which finds other bytes in the cache each time; measured on eleven
 """
 _STEP = 4
 """Costs are asked for at the powers of this number, in rows."""
-_ALIGNMENT = 64
 
 
 # -- members --------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ class Stage:
             signature, _ = part(member, start, stop)
             slots = kernel_slots(member, signature) if member.has_scratch else ()
             return Work(slots, lambda chosen: nanoseconds(signature, member.kernel, chosen))
-        ways = hosted_ways(part_group(self.group, start, stop))
+        ways = _hosted_ways(self.group, start, stop)
         return Work((ways,), lambda chosen: chosen[0][1].cost)
 
 
@@ -162,18 +165,6 @@ class Works:
         """Of rows that are not at an edge; empty before they are known."""
 
 
-def hosted_ways(group: Group) -> Sequence[Choice]:
-    """Return the ways to run a group whose first member hosts the others."""
-    host = group.members[0]
-    signature = replace(host.signature, guests=guests_of(group, host))
-    assert host.kernel.workspace is not None
-    slots = attributed(host.kernel.workspace, signature, signature)
-    besides = sum(nanoseconds(member.signature, member.kernel) for member in group.members[1:])
-    if not slots:
-        return (Choice(0, besides + nanoseconds(host.signature, host.kernel)),)
-    return tuple(Choice(choice.bytes, choice.cost + besides) for choice in slots[0])
-
-
 def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | None]]:
     """
     Return the facts about a member that makes some rows, and the parts of its operands.
@@ -185,7 +176,6 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
     """
     made = made_by(member)
     signature = member.signature
-    box = (*whole(made.shape[:ROWS]), slice(start, stop), *whole(made.shape[ROWS + 1 :]))
     if (start, stop) == (0, made.shape[ROWS]):
         for window in member.windows:
             image = signature.inputs[window.input]
@@ -195,54 +185,20 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
             ):
                 raise Uncuttable  # Kernels take all rows, and the last ones are never made.
         return signature, [None] * len(signature.inputs)
-    if member.kernel.cut is None or member.slot:
-        raise Uncuttable
-    operands = cut_operands(member.kernel.cut, signature, box)
+    box = (*whole(made.shape[:ROWS]), slice(start, stop), *whole(made.shape[ROWS + 1 :]))
+    operands = operand_boxes(member, box)
     if len(operands) != len(signature.inputs):
         raise Uncuttable  # The node has operands that its operator does not.
-    inputs: list[Tensor | None] = []
-    constant = list(signature.constant)
-    for position, (tensor, operand) in enumerate(zip(signature.inputs, operands, strict=True)):
-        if tensor is None or operand is None or operand == whole(tensor.shape):
+    for position, tensor in enumerate(signature.inputs):
+        if tensor is not None and operands[position] == whole(tensor.shape):
             operands[position] = None
-            inputs.append(tensor)
-            continue
-        inputs.append(Tensor(box_shape(operand), tensor.dtype))
-        load = constant[position]
-        if load is not None:
-            constant[position] = partial(loaded_part, load, operand)
-    outputs = tuple(
-        None if tensor is None else Tensor(box_shape(box), tensor.dtype)
-        for tensor in signature.outputs
-    )
-    attributes = signature.attributes
-    if member.kernel.cut.attributes is not None:
-        attributes = member.kernel.cut.attributes(signature, box)
-    return Signature(
-        signature.name,
-        signature.op,
-        signature.domain,
-        signature.version,
-        attributes,
-        tuple(inputs),
-        outputs,
-        tuple(constant),
-        signature.guests,
-    ), operands
+    return part_signature(member, box, operands), operands
 
 
-def part_group(group: Group, start: int, stop: int) -> Group:
-    """Return the group that makes some rows of a group's result."""
-    members = []
-    for member in group.members:
-        signature, _ = part(member, start, stop)
-        members.append(replace(member, signature=signature))
-    return Group(tuple(members), frozenset(), frozenset())
-
-
-def padded(size: int) -> int:
-    """Return the bytes that an array takes of scratch memory."""
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+def _hosted_ways(group: Group, start: int, stop: int) -> Sequence[Choice]:
+    """Return the ways in which the first member of a group makes some rows for all members."""
+    parts = [replace(member, signature=part(member, start, stop)[0]) for member in group.members]
+    return hosted_choices(Group(tuple(parts), frozenset(), frozenset()), parts[0])
 
 
 # -- stages ---------------------------------------------------------------------------------
@@ -275,7 +231,7 @@ class Former:
         if not node.effects.windows or node.effects.mutates or node.effects.ignores or node.after:
             return None
         try:
-            member = member_of(graph, node, signature_of)
+            member = member_of(graph, node)
         except NotAGroup:
             return None
         cut = member.kernel.cut
@@ -357,6 +313,17 @@ class Former:
         before = self.graph.nodes[nodes[at - 1]].outputs[0]
         return member is not None and member.kernel.is_pointwise and taken == before is not None
 
+    def kernels(self, nodes: Iterable[int]) -> list[RowKernel]:
+        """Return the stages for nodes, with costs."""
+        able = self.order(node for node in nodes if self.member(node) is not None)
+        found = []
+        at = 0
+        for stage in self.stages(able) or ():
+            own = able[at : at + len(stage.members)]
+            at += len(own)
+            found.append(RowKernel(own, self.in_place(own[0]), stage.costs()))
+        return found
+
     def stage(self, nodes: tuple[int, ...]) -> Stage | None:
         """Return the stage of some nodes, of which the first hosts the others."""
         if nodes not in self._stages:
@@ -370,7 +337,7 @@ class Former:
             return None
         group = None
         if len(known) > 1:
-            group = form(self.graph, known, lambda value: byte_size(self.graph.values[value]))
+            group = form(self.graph, known)
             group = replace(group, taken=frozenset())
             host = host_of(group)
             if host is None or host is not group.members[0] or group.loaded:

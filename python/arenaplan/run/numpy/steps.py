@@ -16,13 +16,12 @@ from arenaplan.base.errors import UnsupportedOp, fault
 from arenaplan.graph import Graph, Node
 from arenaplan.run.numpy.groups import NotAGroup, Unit
 from arenaplan.run.numpy.narrow import is_packed, store
-from arenaplan.run.numpy.regions import region_of
-from arenaplan.run.numpy.registry import Clock, Run, Step, attributed, find_kernel
+from arenaplan.run.numpy.regions import region_of, region_run
+from arenaplan.run.numpy.registry import Clock, Run, Step, attributed, find_kernel, padded
 from arenaplan.run.numpy.signatures import byte_size, check_array, dtype_of, signature_of
 from arenaplan.run.numpy.stages import Former
 from arenaplan.run.numpy.staging import staged_run
 from arenaplan.run.numpy.streaming import group_run
-from arenaplan.run.numpy.strips import region_run
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -191,10 +190,7 @@ def own_workspaces(
         alone = [own_workspaces({node: slots}) for node, slots in sizes.items()]
         arrays = {node: slots for own, _ in alone for node, slots in own.items()}
         return arrays, sum(size for _, size in alone)
-    ends = {
-        node: list(accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots))
-        for node, slots in sizes.items()
-    }
+    ends = {node: list(accumulate(map(padded, slots))) for node, slots in sizes.items()}
     if block is None:
         block = aligned_bytes(block_bytes(sizes))
     arrays = {
@@ -209,7 +205,7 @@ def own_workspaces(
 
 def block_bytes(sizes: Mapping[int, Sequence[int]]) -> int:
     """Return the bytes for a scratch block that steps use in turn."""
-    needs = [sum(-(-size // _ALIGNMENT) * _ALIGNMENT for size in slots) for slots in sizes.values()]
+    needs = [sum(map(padded, slots)) for slots in sizes.values()]
     return max(needs, default=0)
 
 
@@ -259,7 +255,7 @@ def prepare(
         elif unit.strips is not None:
             lines, scratch = (*own, _NOTHING, _NOTHING)[:2]
             try:
-                region = region_of(former, unit.nodes, unit.strips, scratch.nbytes)
+                region = region_of(former, unit.nodes, unit.strips)
             except NotAGroup as error:  # Plans for other runners may have such steps.
                 raise UnsupportedOp(
                     f"node {graph.nodes[unit.home].name!r} ends a step that no kernels run strip "

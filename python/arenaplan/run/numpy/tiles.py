@@ -9,7 +9,7 @@ arrays in a call are the same memory or share no byte.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -258,7 +258,7 @@ def cut(members: Sequence[Member], output: int, box: Box, source: int | None = N
     parts: Parts = []
     for member in reversed(members):
         own = wanted[member.value]
-        operands = _operand_boxes(member, own)
+        operands = operand_boxes(member, own)
         for position, value in member.reads():
             part = operands[position]
             if value in inside or value == source:
@@ -277,7 +277,7 @@ def _shape_of(member: Member, position: int) -> tuple[int, ...]:
     return member.signature.operand(position).shape
 
 
-def _operand_boxes(member: Member, box: Box) -> list[Box | None]:
+def operand_boxes(member: Member, box: Box) -> list[Box | None]:
     """Return the input parts that a member needs."""
     if box == whole(made_by(member).shape):
         return [None] * len(member.inputs)
@@ -306,8 +306,17 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
         load if part is None or load is None else partial(loaded_part, load, part)
         for load, part in zip(signature.constant, operands, strict=True)
     )
-    return replace(
-        signature, attributes=attributes, inputs=inputs, outputs=outputs, constant=constant
+    # Planning asks often: `replace` would take several times as long.
+    return Signature(
+        signature.name,
+        signature.op,
+        signature.domain,
+        signature.version,
+        attributes,
+        inputs,
+        outputs,
+        constant,
+        signature.guests,
     )
 
 
@@ -467,7 +476,7 @@ def bind(
         found[member.value] = array
         signature = part_signature(member, box, operands)
         before = {} if kept is None else kept.setdefault(_constants(member, operands), {})
-        run = _prepared(member, signature, inputs, array, scratch, limit, before)
+        run = prepared(member, signature, inputs, array, scratch, limit, before)
         if run is not None:
             runs.append(run)
     return runs
@@ -501,7 +510,7 @@ def _in_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return array if array.shape == shape else array.reshape(shape)
 
 
-def _prepared(
+def prepared(
     member: Member,
     signature: Signature,
     inputs: Sequence[np.ndarray | None],
