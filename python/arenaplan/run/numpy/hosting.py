@@ -9,7 +9,7 @@ in cache. Per-channel scales and shifts take no extra work, since the weights ab
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from math import inf, isnan, prod
 
@@ -41,6 +41,7 @@ tiles and for the largest tiles.
 class Hosting:
     """The members that a host member performs."""
 
+    host: Member
     absorbed: tuple[tuple[Member, int], ...]
     """Scales and shifts of the host's output, with the operand position of this output."""
     added: Member | None
@@ -106,8 +107,8 @@ def _kernel_limit(box: Box) -> int:
 # -- hosts and guests ------------------------------------------------------------------------
 
 
-def host_of(group: Group) -> Member | None:
-    """Return the member that can perform all others, or ``None``."""
+def hosting_of(group: Group) -> Hosting | None:
+    """Return how one member performs all others, or ``None`` if no member can."""
     hosts = [member for member in group.members if member.kernel.hosts]
     if len(hosts) != 1 or hosts[0].value in group.loaded:
         return None
@@ -136,21 +137,22 @@ def host_of(group: Group) -> Member | None:
                 cut(members, members[-1].value, corner, layout.source)
     except Uncuttable:
         return None
-    return host
+    return hosting
 
 
-def planes_host_of(group: Group) -> Member | None:
+def planes_hosting_of(group: Group) -> Hosting | None:
     """
-    Return the member that can perform all others plane by plane, or ``None``.
+    Return how one member performs all others plane by plane, or ``None`` if no member can.
 
     The output may then take the image's place, since no other member reads the image.
     """
-    host = host_of(group)
-    by_planes = None if host is None else host.kernel.by_planes
-    if host is None or by_planes is None or not by_planes(host.signature):
+    hosting = hosting_of(group)
+    if hosting is None:
+        return None
+    host, by_planes = hosting.host, hosting.host.kernel.by_planes
+    if by_planes is None or not by_planes(host.signature):
         return None
     made = made_by(host)
-    hosting = guests_of(group, host)
     if hosting.loads or hosting.added is not None or hosting.needs_tile or hosting.needs_scratch:
         return None
     for member in group.members:
@@ -161,7 +163,7 @@ def planes_host_of(group: Group) -> Member | None:
             is_inside = value in group.made or member.signature.constant[position] is not None
             if not (is_image or is_inside):
                 return None
-    return host
+    return replace(hosting, by_planes=True)
 
 
 def _needed(group: Group, host: Member) -> frozenset[int]:
@@ -230,7 +232,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
         padded = any(host.signature.attributes.get("pads", ()))
         load = lay_out(before, wanted, scattered=padded)
     results = lay_out(after, output, group.taken, (source, made_by(host)))
-    return Hosting(tuple(absorbed), added, bounded, before, load, tuple(after), results)
+    return Hosting(host, tuple(absorbed), added, bounded, before, load, tuple(after), results)
 
 
 def _absorbed(
@@ -255,7 +257,7 @@ def _added(output: int, source: int, host: Member, after: Sequence[Member]) -> M
     """Return the next member if that adds an outside operand and the host can add."""
     readers = [(member, at) for member in after for at, read in member.reads() if read == source]
     adds = host.kernel.adds
-    if source == output or len(readers) != 1 or adds is None or not adds(host.signature):
+    if source == output or len(readers) != 1 or adds is None:
         return None
     ((member, _),) = readers
     signature, made = member.signature, made_by(member)
@@ -263,9 +265,9 @@ def _added(output: int, source: int, host: Member, after: Sequence[Member]) -> M
     is_addition = signature.op in ("Add", "Sum") and signature.domain in ("", "ai.onnx")
     is_plain = made == made_by(host) and all(tensor == made for tensor in signature.inputs)
     is_outside = all(value != each.value for value in others for each in after)
-    if not (is_addition and is_plain and is_outside) or len(member.inputs) != 2 or len(others) != 1:
-        return None
-    return member
+    is_pair = len(member.inputs) == 2 and len(others) == 1
+    found = is_addition and is_plain and is_outside and is_pair and adds(host.signature)
+    return member if found else None
 
 
 def _bounded(output: int, source: int, after: Sequence[Member]) -> Member | None:
@@ -306,8 +308,6 @@ class BoundHosting(Hosting):
 
     arrays: Mapping[int, np.ndarray]
     output: np.ndarray
-    host: int
-    """The value that the host makes."""
 
     def channel_affine(self) -> Vectors:
         """Return a scale and a shift per channel, which the host applies to the weights."""
@@ -326,7 +326,7 @@ class BoundHosting(Hosting):
 
     def made_before(self) -> int:
         """Return the value that the addend is added to."""
-        return self.absorbed[-1][0].value if self.absorbed else self.host
+        return self.absorbed[-1][0].value if self.absorbed else self.host.value
 
     def bounds(self) -> tuple[float, float]:
         """Return the bounds for the host's results, after scale, shift and addend."""
@@ -356,21 +356,8 @@ class BoundHosting(Hosting):
         return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, limit)
 
 
-def bound_guests(
-    group: Group, host: Member, arrays: Mapping[int, np.ndarray], *, by_planes: bool = False
-) -> BoundHosting:
-    """Return the members that the host performs."""
-    free = guests_of(group, host)
-    return BoundHosting(
-        free.absorbed,
-        free.added,
-        free.bounded,
-        free.before,
-        free.load,
-        free.after,
-        free.results,
-        arrays,
-        arrays[group.sink.value].reshape(free.results.output.shape),
-        host.value,
-        by_planes=by_planes,
-    )
+def bound(hosting: Hosting, sink: int, arrays: Mapping[int, np.ndarray]) -> BoundHosting:
+    """Return the members that the host performs, with memory; ``sink`` is the last result."""
+    free = {each.name: getattr(hosting, each.name) for each in fields(hosting)}
+    output = arrays[sink].reshape(hosting.results.output.shape)
+    return BoundHosting(**free, arrays=arrays, output=output)

@@ -23,6 +23,7 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops import ROWS
 from arenaplan.graph.ops.boxes import Uncuttable
 from arenaplan.run.numpy.groups import Group, Member, NotAGroup
+from arenaplan.run.numpy.hosting import guests_of
 from arenaplan.run.numpy.registry import Run, Scratch, Signature
 from arenaplan.run.numpy.stages import Former, Stage, Work, part
 from arenaplan.run.numpy.streaming import hosted_choices, hosted_run, run_in_turn
@@ -323,9 +324,10 @@ class _Binder:
                 if array is not None:
                     memory[value] = array
         group = Group(tuple(members), frozenset(), frozenset())
-        size = best_within(hosted_choices(group, members[0]), self.scratch.nbytes).bytes
+        hosting = guests_of(group, members[0])
+        size = best_within(hosted_choices(group, hosting), self.scratch.nbytes).bytes
         kept = self.kept.setdefault((stage.value,), {})
-        return [hosted_run(group, members[0], memory, self.scratch[:size], kept)]
+        return [hosted_run(group, hosting, memory, self.scratch[:size], kept)]
 
     def _operands(
         self, member: Member, strip: int, start: int, stop: int, made: frozenset[int] = frozenset()

@@ -15,7 +15,7 @@ from arenaplan.graph.costs import RowCost, RowKernel, Way
 from arenaplan.graph.ops import ROWS
 from arenaplan.graph.ops.boxes import Box, Uncuttable, whole
 from arenaplan.run.numpy.groups import Group, Member, NotAGroup, form, member_of
-from arenaplan.run.numpy.hosting import host_of
+from arenaplan.run.numpy.hosting import guests_of, hosting_of
 from arenaplan.run.numpy.registry import Signature, Tensor, padded
 from arenaplan.run.numpy.streaming import hosted_choices
 from arenaplan.run.numpy.tiles import (
@@ -198,7 +198,8 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
 def _hosted_ways(group: Group, start: int, stop: int) -> Sequence[Choice]:
     """Return the ways in which the first member of a group makes some rows for all members."""
     parts = [replace(member, signature=part(member, start, stop)[0]) for member in group.members]
-    return hosted_choices(Group(tuple(parts), frozenset(), frozenset()), parts[0])
+    rows = Group(tuple(parts), frozenset(), frozenset())
+    return hosted_choices(rows, guests_of(rows, parts[0]))
 
 
 # -- stages ---------------------------------------------------------------------------------
@@ -339,8 +340,8 @@ class Former:
         if len(known) > 1:
             group = form(self.graph, known)
             group = replace(group, taken=frozenset())
-            host = host_of(group)
-            if host is None or host is not group.members[0] or group.loaded:
+            hosting = hosting_of(group)
+            if hosting is None or hosting.host is not group.members[0] or group.loaded:
                 return None
             if group.members[-1].value != known[-1].value:
                 return None
@@ -360,13 +361,13 @@ class Former:
         kind = _kind(known)
         works = self._alike.get(kind)
         if works is None:
+            try:
+                for member in known:
+                    part(member, 0, min(1, rows))
+            except Uncuttable:
+                return None
             works = self._alike[kind] = Works()
-        stage = Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, works)
-        try:
-            stage.work(0, min(1, rows))
-        except Uncuttable:
-            return None
-        return stage
+        return Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, works)
 
 
 def _kind(members: Sequence[Member]) -> object:

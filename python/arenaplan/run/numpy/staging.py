@@ -23,7 +23,7 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import box_shape
 from arenaplan.run.numpy.chained import in_chains
 from arenaplan.run.numpy.groups import Group
-from arenaplan.run.numpy.hosting import planes_host_of
+from arenaplan.run.numpy.hosting import planes_hosting_of
 from arenaplan.run.numpy.registry import Run, Scratch, scratch_bytes
 from arenaplan.run.numpy.streaming import (
     Division,
@@ -53,9 +53,9 @@ def staged_ways(group: Group) -> tuple[Choice, ...]:
     if is_empty(group):
         return (Choice(0, 0.0),)
     free = _free(group)
-    host = planes_host_of(free)
-    if host is not None:
-        return hosted_choices(free, host, by_planes=True)
+    hosting = planes_hosting_of(free)
+    if hosting is not None:
+        return hosted_choices(free, hosting)
     group = _alone(group)
     return offered(group, list(_tilings(group)))
 
@@ -79,9 +79,9 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     if is_empty(group):
         return None
     free = _free(group)
-    host = planes_host_of(free)
-    if host is not None:
-        return hosted_run(free, host, arrays, workspace, {}, by_planes=True)
+    hosting = planes_hosting_of(free)
+    if hosting is not None:
+        return hosted_run(free, hosting, arrays, workspace, {})
     group = _alone(group)
     tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name

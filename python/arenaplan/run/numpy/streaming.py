@@ -21,7 +21,7 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape, whole
 from arenaplan.run.numpy.chained import in_chains
 from arenaplan.run.numpy.groups import Group, Member
-from arenaplan.run.numpy.hosting import bound_guests, guests_of, host_of
+from arenaplan.run.numpy.hosting import Hosting, bound, hosting_of
 from arenaplan.run.numpy.quantizing import quantized_group
 from arenaplan.run.numpy.registry import (
     Cut,
@@ -139,16 +139,16 @@ def group_ways(group: Group) -> tuple[Choice, ...]:
     quantized = quantized_group(group)
     if quantized is not None:
         return quantized.choices()
-    host = host_of(group)
-    if host is None:
+    hosting = hosting_of(group)
+    if hosting is None:
         return offered(group, list(tilings(in_chains(group))))
-    return hosted_choices(group, host)
+    return hosted_choices(group, hosting)
 
 
-def hosted_choices(group: Group, host: Member, *, by_planes: bool = False) -> tuple[Choice, ...]:
+def hosted_choices(group: Group, hosting: Hosting) -> tuple[Choice, ...]:
     """Return the scratch sizes with which a member performs all other members."""
-    guests = replace(guests_of(group, host), by_planes=by_planes)
-    signature = replace(host.signature, guests=guests)
+    host = hosting.host
+    signature = replace(host.signature, guests=hosting)
     assert host.kernel.workspace is not None
     slots = attributed(host.kernel.workspace, signature, signature)
     besides = sum(
@@ -487,9 +487,9 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     quantized = quantized_group(group)
     if quantized is not None:
         return partial(run_in_turn, quantized.runs(arrays, output, workspace))
-    host = host_of(group)
-    if host is not None:
-        return hosted_run(group, host, arrays, workspace, {})
+    hosting = hosting_of(group)
+    if hosting is not None:
+        return hosted_run(group, hosting, arrays, workspace, {})
     group = in_chains(group)
     tiling = fastest(tilings(group), workspace)
     if tiling is None:
@@ -525,12 +525,10 @@ def run_in_turn(runs: Sequence[Run]) -> None:
 
 def hosted_run(
     group: Group,
-    host: Member,
+    hosting: Hosting,
     arrays: Mapping[int, np.ndarray],
     workspace: np.ndarray,
     kept: dict[str, np.ndarray],
-    *,
-    by_planes: bool = False,
 ) -> Run:
     """
     Return a function that runs a group by a member's kernel.
@@ -539,10 +537,9 @@ def hosted_run(
     ----------
     kept : dict
         Data that the kernel prepares from constants, shared by parts in the same group.
-    by_planes : bool, default False
-        Whether the output takes the image's place: see :func:`hosting.planes_host_of`.
     """
-    guests = bound_guests(group, host, arrays, by_planes=by_planes)
+    host = hosting.host
+    guests = bound(hosting, group.sink.value, arrays)
     inputs = tuple(
         None if value is None or value in group.made else arrays[value] for value in host.inputs
     )
