@@ -27,11 +27,11 @@ import numpy as np
 
 from arenaplan.deploy.export.flat import (
     Content,
+    FlatText,
     Item,
     Numbers,
     Old,
     Scalar,
-    Text,
     copied,
     written_before,
 )
@@ -102,7 +102,7 @@ class Graph:
             TensorField.SHAPE: Numbers("i", tuple(shape)),
             TensorField.TYPE: Scalar("b", type_),
             TensorField.BUFFER: Scalar("I", buffer),
-            TensorField.NAME: Text(name),
+            TensorField.NAME: FlatText(name),
         }
         scale = None
         if like is not None:
@@ -154,7 +154,7 @@ class Graph:
             SubgraphField.INPUTS: Numbers("i", self.inputs),
             SubgraphField.OUTPUTS: Numbers("i", self.outputs),
             SubgraphField.OPERATORS: self.operators,
-            SubgraphField.NAME: Text(self.name),
+            SubgraphField.NAME: FlatText(self.name),
         }
 
 
@@ -208,7 +208,7 @@ class File:
         offsets = [offset for graph in graphs for offset in graph.offsets]
         plan = struct.pack(f"<{3 + len(offsets)}i", 1, len(graphs), len(offsets), *offsets)
         metadata: Item = {
-            MetadataField.NAME: Text(METADATA_NAME),
+            MetadataField.NAME: FlatText(METADATA_NAME),
             MetadataField.BUFFER: Scalar("I", self.buffer(plan)),
         }
         root: dict[int, Item] = {

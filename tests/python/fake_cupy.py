@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from arenaplan.run.cuda.cublas import WORKSPACE
-from arenaplan.run.cuda.text import CUDA_PRELUDE, Kernel
+from arenaplan.run.cuda.text import CUDA_PRELUDE, DeviceKernel
 from host_device import _gemm, compiled
 
 _HEAD = re.compile(r"^KERNEL (\w+)_[0-9a-f]{16}\((.*)\) \{$", re.MULTILINE)
@@ -140,7 +140,7 @@ class RawModule:
             pairs = [each.rsplit(" ", 1) for each in found.group(2).split(", ")]
             types, names = tuple(t for t, _ in pairs), tuple(n for _, n in pairs)
             body = text[found.end() + 1 : text.rindex("}\n")]
-            kernels.append(Kernel(found.group(1), types, names, body))
+            kernels.append(DeviceKernel(found.group(1), types, names, body))
         self._functions = compiled(kernels)
         self._types = {kernel.name: kernel.parameters for kernel in kernels}
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import flat
-from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 
 NAMES = ("IF", "WHILE", "LESS", "ABS", "NEG", "SQUARE", "ADD", "MUL")
 _UNARY = ("ABS", "NEG", "SQUARE")
@@ -162,7 +162,7 @@ def interpreted(data: bytes, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return _run(parse(data), 0, inputs)
 
 
-def _run(model: Model, number: int, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def _run(model: TfliteModel, number: int, inputs: list[np.ndarray]) -> list[np.ndarray]:
     subgraph = model.subgraphs[number]
     known = dict(zip(subgraph.inputs, inputs, strict=True))
     for index, tensor in enumerate(subgraph.tensors):

@@ -25,8 +25,8 @@ import numpy as np
 from arenaplan.base.errors import fault
 from arenaplan.run.cuda.blas import column_major
 from arenaplan.run.cuda.device import Run
-from arenaplan.run.cuda.device_work import Product
-from arenaplan.run.cuda.text import Kernel
+from arenaplan.run.cuda.device_work import DeviceProduct
+from arenaplan.run.cuda.text import DeviceKernel
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
 
@@ -132,7 +132,7 @@ class HostDevice:
     def staging(self, count: int) -> np.ndarray:
         return np.full(count, _POISON, np.uint8)
 
-    def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
+    def compile(self, kernels: Sequence[DeviceKernel]) -> Mapping[str, Any]:
         return compiled(kernels) if self.functions is None else self.functions
 
     product_bytes = 0
@@ -201,7 +201,7 @@ class HostStream:
 
         return self._work(work)
 
-    def product(self, product: Product, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Run:
+    def product(self, product: DeviceProduct, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Run:
         gemm, operands = column_major(product), {"a": a, "b": b}
         first, second = gemm.first, gemm.second
 
@@ -282,7 +282,7 @@ def _columns(matrix: Strided, shape: tuple[int, int], count: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(array, (count, rows, columns), steps)
 
 
-def compiled(kernels: Sequence[Kernel]) -> dict[str, Function]:
+def compiled(kernels: Sequence[DeviceKernel]) -> dict[str, Function]:
     """Return kernels as functions of the host."""
     if not kernels:
         return {}
@@ -300,7 +300,7 @@ def compiled(kernels: Sequence[Kernel]) -> dict[str, Function]:
     return {kernel.name: loaded[f"run_{kernel.name}"] for kernel in kernels}
 
 
-def _entry(kernel: Kernel) -> str:
+def _entry(kernel: DeviceKernel) -> str:
     """Return a function that runs all blocks of a kernel."""
     pointers = sum("*" in type_ for type_ in kernel.parameters)
     arguments = [f"({type_})p[{at}]" for at, type_ in enumerate(kernel.parameters[:pointers])]

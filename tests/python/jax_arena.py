@@ -8,9 +8,9 @@ import numpy as np
 
 import arenaplan as ap
 from arenaplan.formats import jaxpr as importer
-from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Number, Tensor
+from arenaplan.formats.jaxpr.jaxpr_program import Equation, JaxprArray, Line, Number
 from arenaplan.formats.jaxpr.jaxpr_step import traced_step
-from arenaplan.formats.jaxpr.jaxpr_walk import Walk
+from arenaplan.formats.jaxpr.jaxpr_walk import JaxprWalk
 from arenaplan.formats.trees import Donate
 
 
@@ -46,7 +46,7 @@ class InArena:
 
         self.jax = jax
         traced = traced_step(function, args, donate, unroll)
-        self.program = Walk(core).run(traced.jaxpr)
+        self.program = JaxprWalk(core).run(traced.jaxpr)
         self.emitter = importer.emitted(self.program, traced.pairs, traced.donated, "")
         self.graph = self.emitter.graph
         self.plan = ap.plan(self.graph, **options)
@@ -65,7 +65,7 @@ class InArena:
         self.values = dict(self.first)
         """By array: the value that the current execution means."""
         self.arena = np.full(self.plan.arena_bytes, 0xA5, np.uint8)
-        self.elsewhere: dict[Tensor, Any] = {
+        self.elsewhere: dict[JaxprArray, Any] = {
             tensor: tensor.data for tensor in self.program.constants
         }
         for line in self.program.ahead:
@@ -78,7 +78,7 @@ class InArena:
     def states(self) -> list[int]:
         return [value.index for value in self.graph.values if value.kind == "state"]
 
-    def write(self, tensor: Tensor | None, array: Any) -> None:
+    def write(self, tensor: JaxprArray | None, array: Any) -> None:
         if tensor is None:
             return
         index = self.values.get(tensor)
@@ -108,7 +108,7 @@ class InArena:
         return jnp.asarray(content.view(jnp.dtype(atom.dtype)).reshape(atom.shape))
 
     def run_line(self, line: Line) -> None:
-        made: dict[Tensor, Any] = {}
+        made: dict[JaxprArray, Any] = {}
         for equation in line.equations:
             for tensor, array in zip(equation.outputs, self.results(equation, made), strict=True):
                 if tensor is not None:
@@ -117,7 +117,7 @@ class InArena:
             if tensor is not None:
                 self.write(tensor, made[tensor])
 
-    def results(self, equation: Equation, made: dict[Tensor, Any]) -> list[Any]:
+    def results(self, equation: Equation, made: dict[JaxprArray, Any]) -> list[Any]:
         source = equation.source
         avals = [None] * len(equation.inputs) if source is None else [x.aval for x in source.invars]
         operands = [
@@ -150,7 +150,7 @@ class InArena:
             line = self.lines[execution.name if is_first else execution.name.rpartition("#")[0]]
             operands = (*zip(line.inputs, execution.inputs, strict=False),
                         *zip(line.outputs, execution.outputs, strict=False))  # fmt: skip
-            meant = {x: at for x, at in operands if isinstance(x, Tensor) and at is not None}
+            meant = {x: at for x, at in operands if isinstance(x, JaxprArray) and at is not None}
             self.values.update(meant)
             self.run_line(line)
         self.values.update(self.first)

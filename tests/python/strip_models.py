@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import flat
-from arenaplan.tflite.reader.tflite_model import Model, Operator
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
 
 _SCALE = struct.unpack("<I", struct.pack("<f", 0.05))[0]
 _WEIGHT_SCALE = struct.unpack("<I", struct.pack("<f", 0.01))[0]
@@ -208,7 +208,7 @@ def pyramid(size: int = 32, channels: int = 16) -> bytes:
 
 
 def evaluate(
-    model: Model, inputs: Sequence[np.ndarray], offsets: Sequence[int] | None = None
+    model: TfliteModel, inputs: Sequence[np.ndarray], offsets: Sequence[int] | None = None
 ) -> list[np.ndarray]:
     """
     Return the outputs of a model, computed with exact integers and a rounding of our own.
@@ -261,7 +261,7 @@ def evaluate(
 
 
 def _elements(
-    operator: Operator, arrays: list[np.ndarray], shape: Sequence[int]
+    operator: TfliteOperator, arrays: list[np.ndarray], shape: Sequence[int]
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """Yield the place and value of each element, computed when it is asked for."""
     if operator.name in ("ADD", "RELU"):
@@ -277,7 +277,9 @@ def _elements(
 class _Look:
     """The taps of a window operator inside of its image."""
 
-    def __init__(self, operator: Operator, arrays: list[np.ndarray], shape: Sequence[int]) -> None:
+    def __init__(
+        self, operator: TfliteOperator, arrays: list[np.ndarray], shape: Sequence[int]
+    ) -> None:
         options = operator.options
         assert options is not None
         self.name = operator.name
@@ -314,11 +316,13 @@ class _Look:
         return int(((part - ZERO) * kernel).sum() + arrays[2][channel])
 
 
-def _rounded_if(operator: Operator, value: int) -> int:
+def _rounded_if(operator: TfliteOperator, value: int) -> int:
     return value if "POOL" in operator.name else int(_rounded(np.array(value)))
 
 
-def _computed(operator: Operator, arrays: list[np.ndarray], shape: Sequence[int]) -> np.ndarray:
+def _computed(
+    operator: TfliteOperator, arrays: list[np.ndarray], shape: Sequence[int]
+) -> np.ndarray:
     name, options = operator.name, operator.options
     x = arrays[0]
     if name == "ADD":

@@ -23,7 +23,7 @@ import arenaplan as ap
 import flat
 import pointwise
 from arenaplan.formats.jaxpr.jaxpr_operators import node_effects as jax_effects
-from arenaplan.formats.named import Op
+from arenaplan.formats.named import NamedOp
 from arenaplan.formats.onnx import load_onnx
 from arenaplan.formats.onnx.operators import OPERATORS
 from arenaplan.formats.pt2.pt2_operators import OPERATORS as ATEN
@@ -478,7 +478,7 @@ def _aten(
     """Return the pieces in which an operator of ATen can work."""
     operands = [Array(shape, "float32") for shape in inputs]
     result = [Array(output, "float32")]
-    operator = lookup(ATEN, name, Op(operands, result, arguments))
+    operator = lookup(ATEN, name, NamedOp(operands, result, arguments))
     flows = effects_of(operator, Operands(operands, result)).flows
     return flows[0] if flows else None
 
@@ -498,5 +498,7 @@ def test_batch_normalization_that_trains_has_no_pieces() -> None:
 @pytest.mark.parametrize("dimensions", [None, (1, 0)])
 def test_reshapes_of_jax_that_transpose_are_no_views(dimensions: tuple[int, ...] | None) -> None:
     x, y = Array((2, 3), "float32"), Array((6,), "float32")
-    effects = jax_effects("reshape", Op([x], [y], {"dimensions": dimensions, "new_sizes": (6,)}))
+    effects = jax_effects(
+        "reshape", NamedOp([x], [y], {"dimensions": dimensions, "new_sizes": (6,)})
+    )
     assert bool(effects.views) == (dimensions is None)

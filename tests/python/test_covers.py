@@ -364,7 +364,7 @@ def test_a_command_reads_a_file_once_and_walks_a_signature_once(
     one.write_bytes(random_network(1))
     opened: list[object] = []
     walked: list[str] = []
-    opener, walk = tflite_model._open_at_once, files.Walk
+    opener, walk = tflite_model._open_at_once, files.TfliteWalk
 
     def counted(path: str, flags: int) -> int:
         opened.append(path)

@@ -34,7 +34,7 @@ from arenaplan.run.cuda.device_program import ARENA, DeviceProgram, device_progr
 from arenaplan.run.cuda.device_work import Launch
 from arenaplan.run.cuda.lowering import StepLowering, supported_ops
 from arenaplan.run.cuda.streams import Schedule
-from arenaplan.run.cuda.text import Kernel, literal, strided_index
+from arenaplan.run.cuda.text import DeviceKernel, literal, strided_index
 from host_device import COMPILER, HostDevice, compiled
 from operator_cases import cases as operator_cases_of_numpy
 from raising import raises
@@ -316,7 +316,7 @@ def prepared() -> list[Ready]:
 @cache
 def functions() -> dict[str, Any]:
     """Return the kernels of all cases, compiled for the host at once."""
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, DeviceKernel] = {}
     for ready in prepared():
         kernels.update({kernel.name: kernel for kernel in ready.program.kernels})
     return compiled(list(kernels.values()))
@@ -439,7 +439,7 @@ def model_kernels(name: str) -> tuple[Case, ap.Graph, dict[str, Any]]:
     """Return a model, and its kernels compiled for every plan that the tests make."""
     case = MODELS[name]()
     graph = load_onnx(case.proto)
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[str, DeviceKernel] = {}
     for workers in (1, 3):
         for options in ({}, {"optimize": "none"}, {"max_slowdown": None}, {"workspace": "none"}):
             plan = ap.plan(graph, target="cupy", workers=workers, **options)

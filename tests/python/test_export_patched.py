@@ -13,7 +13,7 @@ import flat
 from arenaplan.base.errors import UnsupportedModel
 from arenaplan.deploy.export.patched import order_of_tensors, patched
 from arenaplan.tflite.reader.offline import METADATA_NAME
-from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.patch import (
     Kept,
@@ -25,18 +25,18 @@ from arenaplan.tflite.rewrite.patch import (
     identity,
 )
 from arenaplan.tflite.rewrite.strip_patches import patch_of
-from arenaplan.tflite.rewrite.strip_regions import Region
+from arenaplan.tflite.rewrite.strip_regions import SplitRegion
 from strip_models import Network, evaluate, pyramid, random_network
 
 MODELS = ("ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect", "vww_96_int8")
 
 
-def unchanged(model: Model) -> Patch:
+def unchanged(model: TfliteModel) -> Patch:
     main = model.subgraphs[0]
     return identity(len(main.tensors), len(main.operators))
 
 
-def said(model: Model) -> tuple[Any, ...]:
+def said(model: TfliteModel) -> tuple[Any, ...]:
     """Return all that a model says, wherever its bytes lie."""
     contents = [model.content(i) for i in range(len(model.buffers))]
     metadata = [(entry.name, model.content(entry.buffer)) for entry in model.metadata]
@@ -156,7 +156,7 @@ def test_data_behind_the_model_is_refused() -> None:
 def test_movers_have_versions_that_runtimes_know_and_constants_are_shared() -> None:
     model = parse(pyramid())
     program = program_of(model)
-    patch = patch_of(program, [Region(0, 1, (4, 8, 12), frozenset({0}))])
+    patch = patch_of(program, [SplitRegion(0, 1, (4, 8, 12), frozenset({0}))])
     constants = [t for t in patch.tensors if isinstance(t, NewConstant)]
     assert len({(t.shape, t.values) for t in constants}) == len(constants)
     written = parse(patched(model, patch))

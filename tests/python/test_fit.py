@@ -29,7 +29,7 @@ from arenaplan.tflite.reader.schema import IDENTIFIER, ModelField, SubgraphField
 from arenaplan.tflite.reader.tflite_model import parse
 from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.place import Placed, place
-from arenaplan.tflite.rewrite.strip_regions import Region
+from arenaplan.tflite.rewrite.strip_regions import SplitRegion
 from arenaplan.tflite.runtime import total
 from c_networks import random_net
 from raising import raises
@@ -151,8 +151,8 @@ def test_results_over_operands_need_fewer_bytes_and_compute_the_same(seed: int) 
 
 def test_given_regions_are_written(small: tuple[bytes, Fit]) -> None:
     data, _ = small
-    found = rewritten(data, [Region(0, 1, (4, 8, 12))])
-    assert found.regions == (Region(0, 1, (4, 8, 12)),)
+    found = rewritten(data, [SplitRegion(0, 1, (4, 8, 12))])
+    assert found.regions == (SplitRegion(0, 1, (4, 8, 12)),)
     assert_equal_outputs(data, found.data)
 
 

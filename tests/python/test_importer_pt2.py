@@ -10,7 +10,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base import errors
-from arenaplan.formats.named import Op
+from arenaplan.formats.named import NamedOp
 from arenaplan.formats.pt2 import load_pt2, open_pt2
 from arenaplan.formats.pt2.archive import read_graph
 from arenaplan.formats.pt2.pt2_document import read_program
@@ -453,7 +453,7 @@ def test_images_are_worked_on_by_channels(
     is_followed: bool,
 ) -> None:
     x = [Array(image, "float32")]
-    flows = effects_of(lookup(OPERATORS, op, Op(x, x, arguments)), Operands(x, x)).flows
+    flows = effects_of(lookup(OPERATORS, op, NamedOp(x, x, arguments)), Operands(x, x)).flows
     assert [flow.pieces for flow in flows] == ([] if pieces is None else [pieces])
     assert all(flow.follows == ((0,) if is_followed else ()) for flow in flows)
 

@@ -10,7 +10,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import arenaplan as ap
-from arenaplan.formats.onnx.op import Operand
+from arenaplan.formats.onnx.op import OnnxOperand
 from arenaplan.formats.onnx.remembered import Facts, facts_of
 
 FLOAT = TensorProto.FLOAT
@@ -145,7 +145,7 @@ def test_tensors_of_a_model_are_not_remembered() -> None:
 def test_long_attributes_are_not_remembered() -> None:
     def found(count: int) -> Facts | None:
         node = helper.make_node("Op", ["a"], ["b"], numbers=list(range(count)))
-        return facts_of("Op", "", 1, node.attribute, [Operand("a", (2,), "float32")], ["b"])
+        return facts_of("Op", "", 1, node.attribute, [OnnxOperand("a", (2,), "float32")], ["b"])
 
     known = found(10)
     assert known is not None

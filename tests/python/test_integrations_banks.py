@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 import arenaplan as ap
 from arenaplan.base import errors
-from arenaplan.deploy.adapters.banks import Bank, Buffer, assign
+from arenaplan.deploy.adapters.banks import Bank, BankedValue, assign
 from arenaplan.deploy.adapters.executorch import objects_of
 
 FAST, SLOW = Bank("sram", 256, 1), Bank("psram", 1 << 20, 2)
 
 
-def buffers() -> st.SearchStrategy[list[Buffer]]:
+def buffers() -> st.SearchStrategy[list[BankedValue]]:
     one = st.builds(
-        lambda size, start, length, uses, pinned: Buffer(
+        lambda size, start, length, uses, pinned: BankedValue(
             size, (start, start + length), uses, pinned
         ),
         st.integers(0, 200),
@@ -28,7 +28,7 @@ def buffers() -> st.SearchStrategy[list[Buffer]]:
 
 @given(buffers(), st.sampled_from([1, 16]), st.integers(0, 100), st.sampled_from([0, 64]))
 def test_every_assignment_is_valid_and_inside_its_banks(
-    found: list[Buffer], alignment: int, taken: int, padding: int
+    found: list[BankedValue], alignment: int, taken: int, padding: int
 ) -> None:
     result = assign(found, [FAST, SLOW], alignment=alignment, starts={1: taken}, padding=padding)
     assert result.sizes[1] <= FAST.capacity
@@ -43,21 +43,21 @@ def test_every_assignment_is_valid_and_inside_its_banks(
 
 
 def test_what_fits_the_first_bank_needs_no_other() -> None:
-    found = [Buffer(128, (step, step + 2)) for step in range(20)]
+    found = [BankedValue(128, (step, step + 2)) for step in range(20)]
     result = assign(found, [FAST, SLOW])
     assert {arena for arena, _ in result.places} == {1}
     assert result.sizes == [0, 256, 0]
 
 
 def test_what_is_used_most_for_its_time_stays_in_the_first_bank() -> None:
-    residual = Buffer(200, (0, 10), 2)
-    chain = [Buffer(200, (step, step + 1), 2) for step in range(1, 9)]
+    residual = BankedValue(200, (0, 10), 2)
+    chain = [BankedValue(200, (step, step + 1), 2) for step in range(1, 9)]
     places = assign([residual, *chain], [FAST, SLOW]).places
     assert [arena for arena, _ in places] == [2, *[1] * 8]
 
 
 def test_a_bank_may_be_stricter_about_alignment() -> None:
-    found = [Buffer(10, (0, 1)), Buffer(10, (0, 1))]
+    found = [BankedValue(10, (0, 1)), BankedValue(10, (0, 1))]
     result = assign(found, [FAST._replace(alignment=64)], alignment=16)
     assert sorted(offset for _, offset in result.places) == [0, 64]
     assert result.alignments == {1: 64}
@@ -66,25 +66,28 @@ def test_a_bank_may_be_stricter_about_alignment() -> None:
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ([Buffer(300, (0, 1))], r"'buffer 0' \(300 bytes\) fits none"),
-        ([Buffer(200, (0, 2)), Buffer(200, (1, 3))], "400 bytes are needed at once at step 1"),
+        ([BankedValue(300, (0, 1))], r"'buffer 0' \(300 bytes\) fits none"),
         (
-            [Buffer(200, (0, 2), 1, 1), Buffer(200, (1, 3), 1, 1)],
+            [BankedValue(200, (0, 2)), BankedValue(200, (1, 3))],
             "400 bytes are needed at once at step 1",
         ),
         (
-            [Buffer(300, (0, 1), 1, 1)],
+            [BankedValue(200, (0, 2), 1, 1), BankedValue(200, (1, 3), 1, 1)],
+            "400 bytes are needed at once at step 1",
+        ),
+        (
+            [BankedValue(300, (0, 1), 1, 1)],
             r"'buffer 0' \(300 bytes\) is pinned to .* 'sram' holds 256 bytes",
         ),
     ],
 )
-def test_too_small_banks_say_what_does_not_fit(found: list[Buffer], message: str) -> None:
+def test_too_small_banks_say_what_does_not_fit(found: list[BankedValue], message: str) -> None:
     with pytest.raises(errors.CapacityExceeded, match=message):
         assign(found, [FAST])
 
 
 def test_an_overflow_by_pins_names_the_bank_the_buffers_and_the_step() -> None:
-    found = [Buffer(1024, (0, 11), 2, 1, f"conv {i} f32[16, 16]") for i in range(3)]
+    found = [BankedValue(1024, (0, 11), 2, 1, f"conv {i} f32[16, 16]") for i in range(3)]
     banks = [Bank("fast", 2048, 1), Bank("slow", 65536, 2)]
     with pytest.raises(errors.SpacesExceeded) as caught:
         assign(found, banks, alignment=16, steps=["add", "mul"])
@@ -98,7 +101,7 @@ def test_an_overflow_by_pins_names_the_bank_the_buffers_and_the_step() -> None:
 
 
 def test_buffers_of_one_name_are_told_apart() -> None:
-    found = [Buffer(8, (0, 1), 1, pinned, "x") for pinned in (1, 2)]
+    found = [BankedValue(8, (0, 1), 1, pinned, "x") for pinned in (1, 2)]
     assert assign(found, [FAST, SLOW]).places == [(1, 0), (2, 0)]
 
 

@@ -52,6 +52,16 @@ def test_no_modules_import_each_other_in_a_circle(
     assert wings.circles(modules) == set()
 
 
+def test_a_name_of_a_file_or_a_type_is_there_once() -> None:
+    files, types = Counter[str](), Counter[str]()
+    for path in PACKAGE.rglob("*.py"):
+        files[path.stem] += 1
+        types.update(re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE))
+    assert len(types) > 400
+    assert [name for name, count in files.items() if count > 1] == ["__init__"]
+    assert [name for name, count in types.items() if count > 1] == []
+
+
 IMPORTS = {
     "from arenaplan.graph import effects": {"arenaplan.graph.effects"},
     "def f():\n    import arenaplan.graph.effects": {"arenaplan.graph.effects"},

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arenaplan.formats.jaxpr.jaxpr_operators import node_effects as jax_effects
-from arenaplan.formats.named import Op
+from arenaplan.formats.named import NamedOp
 from arenaplan.formats.pt2.pt2_operators import OPERATORS as ATEN
 from arenaplan.graph import NO_EFFECTS, Effects, Flow, InPlace, View, ops
 from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape, reshaped
@@ -365,7 +365,7 @@ def of_onnx(op: str, inputs: Sequence[Shape], *constants: Sequence[int], **rest:
 
 def of_aten(op: str, inputs: Sequence[Shape], *made: Shape, **arguments: Any) -> Effects:
     known, results = floats(inputs), floats(made)
-    operator = ops.lookup(ATEN, op, Op(known, results, arguments))
+    operator = ops.lookup(ATEN, op, NamedOp(known, results, arguments))
     return ops.effects_of(operator, ops.Operands(known, results))
 
 
@@ -376,19 +376,19 @@ class WithoutPieces(NamedTuple):
 
 
 def of_jax(op: str, inputs: Sequence[Shape], *made: Shape, **arguments: Any) -> WithoutPieces:
-    return WithoutPieces(jax_effects(op, Op(floats(inputs), floats(made), arguments)))
+    return WithoutPieces(jax_effects(op, NamedOp(floats(inputs), floats(made), arguments)))
 
 
 def of_tflite(op: str, inputs: Sequence[Any], *made: Shape, **options: int) -> Effects:
     """Return the effects of an operator; a list among its inputs has constant numbers."""
     known = [
-        tflite.Operand((len(x),), "int32", None, True, tuple(x))
+        tflite.TfliteOperand((len(x),), "int32", None, True, tuple(x))
         if isinstance(x, list)
-        else tflite.Operand(x, "float32", None, False, None)
+        else tflite.TfliteOperand(x, "float32", None, False, None)
         for x in inputs
     ]
-    results = [tflite.Operand(shape, "float32", None, False, None) for shape in made]
-    node = tflite.Op(known, results, Options(**options))
+    results = [tflite.TfliteOperand(shape, "float32", None, False, None) for shape in made]
+    node = tflite.TfliteOp(known, results, Options(**options))
     operator = ops.lookup(tflite.OPERATORS, op, node)
     return ops.effects_of(operator, ops.Operands(known, results))
 
@@ -567,10 +567,12 @@ def test_only_values_of_one_shape_and_type_are_carried_by_a_loop() -> None:
 
 
 def test_inputs_of_another_scale_or_before_an_activation_are_no_pieces_of_tflite() -> None:
-    x, other = (tflite.Operand((1, 4), "int8", scale, False, None) for scale in (("a",), ("b",)))
-    y = tflite.Operand((2, 4), "int8", ("a",), False, None)
+    x, other = (
+        tflite.TfliteOperand((1, 4), "int8", scale, False, None) for scale in (("a",), ("b",))
+    )
+    y = tflite.TfliteOperand((2, 4), "int8", ("a",), False, None)
     for fused in (0, 1):
-        node = tflite.Op([x, other], [y], Options(s0=0, s1=fused))
+        node = tflite.TfliteOp([x, other], [y], Options(s0=0, s1=fused))
         operator = ops.lookup(tflite.OPERATORS, "CONCATENATION", node)
         views = ops.effects_of(operator, ops.Operands(node.inputs, node.outputs)).views
         assert [view.input for view in views] == ([] if fused else [0])

@@ -13,7 +13,7 @@ import pytest
 import arenaplan as ap
 from arenaplan.cli import main
 from arenaplan.planner.peak import union
-from arenaplan.report.curves import Span, tops
+from arenaplan.report.curves import Rectangle, tops
 from file_forms import DOORBELL, windows
 from map_graphs import HOSTILE, chain, planned, residual
 from raising import raises
@@ -115,7 +115,12 @@ def test_curves_are_those_of_a_count_byte_by_byte(seed: int) -> None:
 
 
 def test_tops_of_spans_that_cover_each_other() -> None:
-    spans = [Span(0, 5, 0, 9), Span(5, 7, 2, 4), Span(2, 6, 3, 6), Span(0, 1, 8, 30)]
+    spans = [
+        Rectangle(0, 5, 0, 9),
+        Rectangle(5, 7, 2, 4),
+        Rectangle(2, 6, 3, 6),
+        Rectangle(0, 1, 8, 30),
+    ]
     expected = [max((s.end for s in spans if s.start <= t < s.stop), default=0) for t in range(12)]
     assert tops(spans, 12) == expected
     assert tops([], 2) == [0, 0]

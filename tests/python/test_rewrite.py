@@ -12,35 +12,43 @@ import strip_models
 from arenaplan.base.errors import PlanOverlap
 from arenaplan.deploy.export.patched import order_of_tensors, patched
 from arenaplan.tflite.proving import replay_plan
-from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.tflite_rows import program_of
-from arenaplan.tflite.rewrite.image_rows import Window, answers
+from arenaplan.tflite.rewrite.image_rows import RowWindow, answers
 from arenaplan.tflite.rewrite.patch import Moved
 from arenaplan.tflite.rewrite.patch_layout import layout_of_patch
 from arenaplan.tflite.rewrite.place import place
-from arenaplan.tflite.rewrite.program import Program
-from arenaplan.tflite.rewrite.region_costs import Costs, Lives, candidate
+from arenaplan.tflite.rewrite.program import OperatorProgram
+from arenaplan.tflite.rewrite.region_costs import Lives, TailCosts, candidate
 from arenaplan.tflite.rewrite.strip_patches import patch_of
-from arenaplan.tflite.rewrite.strip_regions import Region, Scope, extra_work, scope_of, strips_of
+from arenaplan.tflite.rewrite.strip_regions import (
+    Scope,
+    SplitRegion,
+    extra_work,
+    scope_of,
+    strips_of,
+)
 from arenaplan.tflite.rewrite.tensor_groups import groups_of, live_bytes
 from arenaplan.tflite.runtime.views import layout_of
 from raising import raises
 from strip_models import SAME, VALID, Network, evaluate, pyramid, random_network
 
 
-def some_input(model: Model, seed: int) -> list[np.ndarray]:
+def some_input(model: TfliteModel, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     main = model.subgraphs[0]
     return [rng.integers(-128, 128, main.tensors[i].shape, np.int8) for i in main.inputs]
 
 
-def scopes(program: Program) -> list[Scope]:
+def scopes(program: OperatorProgram) -> list[Scope]:
     count = len(program.operators)
     found = (scope_of(program, a, b) for a in range(count) for b in range(a, count))
     return [scope for scope in found if scope is not None]
 
 
-def random_region(program: Program, scope: Scope, draw: random.Random) -> Region | None:
+def random_region(
+    program: OperatorProgram, scope: Scope, draw: random.Random
+) -> SplitRegion | None:
     """Return a region with random cuts, paddings and line buffers."""
     rows = program.tensors[scope.result].shape[1]
     if rows < 2:
@@ -50,17 +58,17 @@ def random_region(program: Program, scope: Scope, draw: random.Random) -> Region
     padded = frozenset(p for p in positions if draw.random() < 0.4)
     inner = sorted(scope.inside - {scope.result})
     held = frozenset(t for t in inner if draw.random() < 0.3)
-    region = Region(scope.first, scope.last, cuts, padded, held)
+    region = SplitRegion(scope.first, scope.last, cuts, padded, held)
     if strips_of(program, scope, region) is None:
         region = region._replace(held=frozenset())
     return region if strips_of(program, scope, region) is not None else None
 
 
-def random_rewrite(seed: int) -> tuple[Model, Program, list[Region]]:
+def random_rewrite(seed: int) -> tuple[TfliteModel, OperatorProgram, list[SplitRegion]]:
     model = parse(random_network(seed))
     program = program_of(model)
     draw = random.Random(seed)
-    regions: list[Region] = []
+    regions: list[SplitRegion] = []
     after = -1
     for scope in sorted(scopes(program), key=lambda _: draw.random()):
         if scope.first > after and draw.random() < 0.7:
@@ -74,7 +82,7 @@ def random_rewrite(seed: int) -> tuple[Model, Program, list[Region]]:
 # -- rows -------------------------------------------------------------------------------------
 
 
-def kernel_rows(window: Window, values: np.ndarray, before: int, made: int) -> list[Any]:
+def kernel_rows(window: RowWindow, values: np.ndarray, before: int, made: int) -> list[Any]:
     """Return what a kernel sees for each row of its result: the taps inside of its operand."""
     return [
         tuple(
@@ -98,7 +106,7 @@ def test_every_answer_shows_the_kernel_the_same_rows(is_same: bool) -> None:
             made, total = (rows - kernel) // stride + 1, 0
         if made < 1:
             continue
-        window = Window(kernel, stride, total // 2, rows, made, is_same, (0, 1), is_linear=True)
+        window = RowWindow(kernel, stride, total // 2, rows, made, is_same, (0, 1), is_linear=True)
         values = np.arange(rows)
         whole = kernel_rows(window, values, window.before, made)
         first = draw.randrange(made)
@@ -186,7 +194,7 @@ def test_the_random_rewrites_use_every_way_and_line_buffers() -> None:
 def test_costs_before_writing_are_those_of_the_written_model(seed: int) -> None:
     model, program, regions = random_rewrite(seed)
     lives = Lives(program)
-    costs = Costs((0,) * len(program.operators), 0, 0, 0, 1)
+    costs = TailCosts((0,) * len(program.operators), 0, 0, 0, 1)
     for region in regions:
         scope = scope_of(program, region.first, region.last)
         assert scope is not None
@@ -227,8 +235,8 @@ def test_rows_that_are_held_are_computed_once() -> None:
     scope = scope_of(program, 0, 1)
     assert scope is not None
     cuts = (4, 8, 12)
-    halo = strips_of(program, scope, Region(0, 1, cuts, frozenset({0, 1})))
-    stream = strips_of(program, scope, Region(0, 1, cuts, frozenset({0, 1}), frozenset({a})))
+    halo = strips_of(program, scope, SplitRegion(0, 1, cuts, frozenset({0, 1})))
+    stream = strips_of(program, scope, SplitRegion(0, 1, cuts, frozenset({0, 1}), frozenset({a})))
     assert halo is not None
     assert stream is not None
     assert extra_work(program, halo) > 0
@@ -240,7 +248,7 @@ def test_concatenations_have_ten_operands_at_most() -> None:
     x = net.conv(0, 4)
     model = parse(net.file([x]))
     program = program_of(model)
-    patch = patch_of(program, [Region(0, 0, tuple(range(1, 24)))])
+    patch = patch_of(program, [SplitRegion(0, 0, tuple(range(1, 24)))])
     joins = [s for s in patch.steps if isinstance(s, Moved) and s.kind == "concat"]
     assert len(joins) == 4
     assert max(len(join.inputs) for join in joins) == 10
@@ -256,7 +264,7 @@ def test_pooling_is_never_padded_explicitly() -> None:
         program = program_of(parse(net.file([x])))
         scope = scope_of(program, 0, 0)
         assert scope is not None
-        strips = strips_of(program, scope, Region(0, 0, (5, 9), frozenset({0})))
+        strips = strips_of(program, scope, SplitRegion(0, 0, (5, 9), frozenset({0})))
         assert strips is not None
         assert {call.answer.way for strip in strips for call in strip.calls} == {"kept"}
 
@@ -272,12 +280,12 @@ def test_a_hybrid_or_custom_operator_is_not_split() -> None:
 # -- places -----------------------------------------------------------------------------------
 
 
-def halves() -> tuple[Model, Any]:
+def halves() -> tuple[TfliteModel, Any]:
     net = Network(0, (1, 32, 16, 1))
     x = net.conv(0, 4, 3, 1, SAME)
     x = net.conv(x, 4, 1, 1, VALID)
     model = parse(net.file([x]))
-    patch = patch_of(program_of(model), [Region(0, 1, (16,))])
+    patch = patch_of(program_of(model), [SplitRegion(0, 1, (16,))])
     return parse(patched(model, patch)), patch
 
 
@@ -355,7 +363,7 @@ def test_the_layout_of_a_patch_is_that_of_its_file(overlap: bool) -> None:
 
 def test_more_tries_never_need_more_bytes_than_the_bound_allows() -> None:
     model = parse(pyramid())
-    patch = patch_of(program_of(model), [Region(0, 1, (4, 8, 12))])
+    patch = patch_of(program_of(model), [SplitRegion(0, 1, (4, 8, 12))])
     layout = layout_of(parse(patched(model, patch)))
     placed = place(layout, tries=400)
     assert placed.bound <= placed.head < place(layout_of(model)).head

@@ -18,8 +18,8 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base import errors
-from arenaplan.run.server.book import Book, Request
-from arenaplan.run.server.pages import Range
+from arenaplan.run.server.book import Book, MemoryRequest
+from arenaplan.run.server.pages import PageRange
 from arenaplan.run.server.served_model import Resident
 from dynamic_models import attention, convolutions
 from gates import Gate, calling, full, started
@@ -61,7 +61,7 @@ def leases(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     seen: list[int] = []
     lend = Book._lend
 
-    def checked(book: Book, request: Request, place: Range) -> None:
+    def checked(book: Book, request: MemoryRequest, place: PageRange) -> None:
         others = [*book._runs.values(), *book._sessions.values()]
         assert place.bytes == request.size
         assert 0 <= place.start <= place.stop <= book._pages.size == len(book._pages._map)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from arenaplan.run.server.book import Book, Request
-from arenaplan.run.server.pages import ALIGNMENT, Pages, Range
+from arenaplan.run.server.book import Book, MemoryRequest
+from arenaplan.run.server.pages import ALIGNMENT, PageRange, Pages
 from raising import raises
 
 LANE, UNIT = 1024, 64
@@ -24,10 +24,12 @@ class Fixture:
     """A book, and the requests in the order in which they got a lease."""
 
     book: Book
-    served: list[Request] = field(default_factory=list)
+    served: list[MemoryRequest] = field(default_factory=list)
 
-    def request(self, size: int, *, session: bool = False, prepared: Iterable[int] = ()) -> Request:
-        request = Request(size, lambda: None, tuple(prepared), is_session=session)
+    def request(
+        self, size: int, *, session: bool = False, prepared: Iterable[int] = ()
+    ) -> MemoryRequest:
+        request = MemoryRequest(size, lambda: None, tuple(prepared), is_session=session)
         request.signal = lambda: self.served.append(request)
         self.book.enter(request)
         return request
@@ -121,7 +123,7 @@ def test_who_got_a_lease_in_time_is_not_refused() -> None:
 
 def test_a_request_that_left_before_it_was_entered_gets_nothing() -> None:
     f = fixture()
-    request = Request(8, lambda: None)
+    request = MemoryRequest(8, lambda: None)
     f.book.leave(request)
     f.book.enter(request)
     assert request.lease is None
@@ -187,7 +189,7 @@ def test_an_interrupted_change_is_made_up_for() -> None:
     enqueue = f.book._remove
     calls = []
 
-    def interrupted(request: Request) -> None:
+    def interrupted(request: MemoryRequest) -> None:
         calls.append(request)
         if len(calls) == 1:
             raise KeyboardInterrupt
@@ -208,7 +210,7 @@ def test_changes_from_many_threads_are_all_applied() -> None:
     def work() -> None:
         for k in range(300):
             event = threading.Event()
-            request = Request(64 * (1 + k % 16), event.set)
+            request = MemoryRequest(64 * (1 + k % 16), event.set)
             f.book.enter(request)
             assert event.wait(60)
             assert request.lease
@@ -229,8 +231,8 @@ def test_changes_from_many_threads_are_all_applied() -> None:
 def test_free_pages_go_back_to_the_system_from_the_top() -> None:
     pages = Pages(8 * ALIGNMENT)
     pages.bytes[:] = 1
-    pages.use(Range(0, 8 * ALIGNMENT))
-    taken = [Range(ALIGNMENT, ALIGNMENT + 1)]
+    pages.use(PageRange(0, 8 * ALIGNMENT))
+    taken = [PageRange(ALIGNMENT, ALIGNMENT + 1)]
     given = pages.give_back(taken, 3 * ALIGNMENT)
     if given == 0:
         pytest.skip("this system takes no pages back")
@@ -259,8 +261,8 @@ class Books(RuleBasedStateMachine):
         super().__init__()
         self.size = 5 * LANE // 2
         self.f = fixture(size=self.size, workers=3, keep=LANE)
-        self.alive: list[Request] = []
-        self.queue: list[Request] = []
+        self.alive: list[MemoryRequest] = []
+        self.queue: list[MemoryRequest] = []
 
     @rule(size=st.integers(0, LANE), prepared=st.lists(st.integers(0, 30), max_size=3))
     def run(self, size: int, prepared: list[int]) -> None:
@@ -270,7 +272,7 @@ class Books(RuleBasedStateMachine):
     def session(self, size: int) -> None:
         self._add(self.f.request(min(size, self.f.book.room_for_sessions), session=True))
 
-    def _add(self, request: Request) -> None:
+    def _add(self, request: MemoryRequest) -> None:
         self.alive.append(request)
         self.queue.append(request)
 

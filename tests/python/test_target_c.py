@@ -25,7 +25,7 @@ import flat
 from arenaplan.deploy.export.c import header_of
 from arenaplan.formats.onnx import load_onnx
 from arenaplan.graph import InPlace, Node
-from arenaplan.tflite.reader.tflite_model import Operator, parse
+from arenaplan.tflite.reader.tflite_model import TfliteOperator, parse
 from light_models import onnx_runtime
 
 Array = np.ndarray[Any, Any]
@@ -92,7 +92,7 @@ class Images:
         inputs = [np.zeros(0) if array is None else array for array in reads]
         getattr(self, node.op.lower())(operator, inputs, writes[0])
 
-    def conv_2d(self, operator: Operator, x: Sequence[Array], y: Array) -> None:
+    def conv_2d(self, operator: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         weights = x[1].astype(np.int32)
         for pixel, window in _windows(operator, x[0], y, x[1].shape[1:3], (4, 5)):
             for channel in range(y.shape[3]):
@@ -100,7 +100,7 @@ class Images:
                 filters = weights[channel][window.mask]
                 y[(*pixel, channel)] = _byte((window.of(x[0]) * filters).sum() + channel)
 
-    def depthwise_conv_2d(self, operator: Operator, x: Sequence[Array], y: Array) -> None:
+    def depthwise_conv_2d(self, operator: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         times, weights = y.shape[3] // x[0].shape[3], x[1].astype(np.int32)
         for pixel, window in _windows(operator, x[0], y, x[1].shape[1:3], (5, 6)):
             for channel in range(y.shape[3]):
@@ -108,20 +108,20 @@ class Images:
                 filters = weights[0][window.mask][..., channel]
                 y[(*pixel, channel)] = _byte((one * filters).sum() + channel)
 
-    def average_pool_2d(self, operator: Operator, x: Sequence[Array], y: Array) -> None:
+    def average_pool_2d(self, operator: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         assert operator.options is not None
         size = operator.options.number(4, "i"), operator.options.number(3, "i")
         for pixel, window in _windows(operator, x[0], y, size, None):
             for channel in range(y.shape[3]):
                 y[(*pixel, channel)] = _byte(window.of(x[0])[..., channel].sum() + channel)
 
-    def fully_connected(self, _: Operator, x: Sequence[Array], y: Array) -> None:
+    def fully_connected(self, _: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         rows, results = x[0].reshape(-1, x[1].shape[-1]), y.reshape(-1, x[1].shape[0])
         weights = x[1].astype(np.int32)
         for row, column in np.ndindex(*results.shape):
             results[row, column] = _byte((rows[row].astype(np.int32) * weights[column]).sum())
 
-    def softmax(self, _: Operator, x: Sequence[Array], y: Array) -> None:
+    def softmax(self, _: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         # Statistics of the row, and then its elements, one after the other.
         for row, result in zip(
             x[0].reshape(-1, x[0].shape[-1]), y.reshape(-1, y.shape[-1]), strict=True
@@ -130,21 +130,21 @@ class Images:
             for index in range(len(row)):
                 result[index] = _byte(3 * int(row[index]) + total)
 
-    def add(self, _: Operator, x: Sequence[Array], y: Array) -> None:
+    def add(self, _: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         first, second = (np.broadcast_to(array, y.shape) for array in x[:2])
         for index in np.ndindex(*y.shape):
             y[index] = _byte(int(first[index]) + 3 * int(second[index]))
 
-    def neg(self, _: Operator, x: Sequence[Array], y: Array) -> None:
+    def neg(self, _: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         for index in np.ndindex(*y.shape):
             y[index] = _byte(5 - int(x[0][index]))
 
-    def reshape(self, _: Operator, x: Sequence[Array], y: Array) -> None:
+    def reshape(self, _: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         source, result = x[0].reshape(-1), y.reshape(-1)
         for index in range(len(source)):
             result[index] = source[index]
 
-    def concatenation(self, operator: Operator, x: Sequence[Array], y: Array) -> None:
+    def concatenation(self, operator: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         assert operator.options is not None
         axis, first = operator.options.number(0, "i"), 0
         for part in x:
@@ -154,7 +154,7 @@ class Images:
                 y[tuple(moved)] = part[index]
             first += part.shape[axis]
 
-    def slice(self, _: Operator, x: Sequence[Array], y: Array) -> None:
+    def slice(self, _: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         for index in np.ndindex(*y.shape):
             y[index] = x[0][tuple(np.add(index, x[1]))]
 
@@ -178,7 +178,11 @@ class _Window:
 
 
 def _windows(
-    operator: Operator, x: Array, y: Array, size: Sequence[int], dilation: tuple[int, int] | None
+    operator: TfliteOperator,
+    x: Array,
+    y: Array,
+    size: Sequence[int],
+    dilation: tuple[int, int] | None,
 ) -> Iterator[tuple[tuple[int, int, int], _Window]]:
     """Yield the pixels of the output in order, and the window of each."""
     assert operator.options is not None

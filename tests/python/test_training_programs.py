@@ -9,9 +9,9 @@ import pytest
 import arenaplan as ap
 from arenaplan.formats.jaxpr import emitted
 from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types
-from arenaplan.formats.jaxpr.jaxpr_program import Tensor
-from arenaplan.formats.jaxpr.jaxpr_walk import Walk
-from arenaplan.formats.trees import Pair, Subtree, pairs_of_trees, subtree
+from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray
+from arenaplan.formats.jaxpr.jaxpr_walk import JaxprWalk
+from arenaplan.formats.trees import DonatedPair, Subtree, pairs_of_trees, subtree
 from small_jaxprs import CORE, Builder
 
 SIDE = (1024, 1024)
@@ -20,8 +20,10 @@ MIB = 1 << 20
 
 def graph_of(jaxpr: Any, *pairs: tuple[int, int]) -> ap.Graph:
     """Return the graph of a program in which results replace inputs."""
-    program = Walk(CORE).run(jaxpr)
-    return emitted(program, [Pair(*pair) for pair in pairs], [into for into, _ in pairs], "").graph
+    program = JaxprWalk(CORE).run(jaxpr)
+    return emitted(
+        program, [DonatedPair(*pair) for pair in pairs], [into for into, _ in pairs], ""
+    ).graph
 
 
 def ops(graph: ap.Graph) -> list[str]:
@@ -136,7 +138,7 @@ def test_a_number_replaces_a_state() -> None:
 
 def test_donated_arguments_without_a_result_are_named() -> None:
     build = Builder(SIDE)
-    program = Walk(CORE).run(build.closed(build("sin", *build.inputs)))
+    program = JaxprWalk(CORE).run(build.closed(build("sin", *build.inputs)))
     graph = emitted(program, [], [0], "").graph
     assert graph.warnings == [
         "no result replaces the donated argument 'in0': it is an input like others"
@@ -158,17 +160,30 @@ def test_results_are_found_by_structure() -> None:
     donated = [described(["a", "b"]), described(["a", "b"], 2), described("c", 4)]
     results = described([["x", ["a", "b"]], "c", ["a", "b"]])
     found = list(pairs_of_trees(donated, results))
-    assert found == [Pair(0, 1), Pair(1, 2), Pair(2, 4), Pair(3, 5), Pair(4, 3)]
+    assert found == [
+        DonatedPair(0, 1),
+        DonatedPair(1, 2),
+        DonatedPair(2, 4),
+        DonatedPair(3, 5),
+        DonatedPair(4, 3),
+    ]
 
 
 def test_parts_are_found_where_the_whole_is_not() -> None:
     donated = [described([["a", "b"], "c", "d"])]
     results = described([["a", "b"], "d"])
-    assert list(pairs_of_trees(donated, results)) == [Pair(0, 0), Pair(1, 1), Pair(3, 2)]
+    assert list(pairs_of_trees(donated, results)) == [
+        DonatedPair(0, 0),
+        DonatedPair(1, 1),
+        DonatedPair(3, 2),
+    ]
 
 
 def test_types_pair_in_order_of_results() -> None:
-    assert pairs_of_types([0, 2], ["a", "a", "a"], ["b", "a", "a", "a"]) == [Pair(0, 1), Pair(2, 2)]
+    assert pairs_of_types([0, 2], ["a", "a", "a"], ["b", "a", "a", "a"]) == [
+        DonatedPair(0, 1),
+        DonatedPair(2, 2),
+    ]
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -380,13 +395,13 @@ def test_a_formula_of_several_steps_is_computed_in_order() -> None:
     factor = build("add", twice, build("sub", 1.0, twice))
     first, second = build.product(y, w), build.product(w, w)
     back = build("mul", build.product(first, second), factor)
-    program = Walk(CORE).run(build.closed(build("add", back, y)))
+    program = JaxprWalk(CORE).run(build.closed(build("add", back, y)))
     emitted(program, [], [], "")
     (line,) = (line for line in program.lines if line.is_formula)
     assert [found.primitive for found in line.equations] == ["mul", "sub", "add", "mul"]
     known = set(line.inputs)
     for found in line.equations:
-        assert known.issuperset(x for x in found.inputs if isinstance(x, Tensor))
+        assert known.issuperset(x for x in found.inputs if isinstance(x, JaxprArray))
         known.update(found.outputs)
 
 

@@ -36,7 +36,7 @@ from arenaplan.graph.model import Model, nested_sizes
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.tflite.proving import check_proof, replay_plan
 from arenaplan.tflite.reader.offline import read_offsets
-from arenaplan.tflite.reader.tflite_model import Model as LiteModel
+from arenaplan.tflite.reader.tflite_model import TfliteModel as LiteModel
 from arenaplan.tflite.reader.tflite_model import parse, read_bytes
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.runtime.aliases import aliased_timeline

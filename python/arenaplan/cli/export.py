@@ -46,7 +46,7 @@ from arenaplan.graph.model import flat_sizes
 from arenaplan.planner.plan_options import PlanOptions, keeps_order
 from arenaplan.run.dynamic.shapes import MAX_SHAPES, Shapes
 from arenaplan.tflite.reader.entries import chosen
-from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse, read_bytes
 from arenaplan.tflite.reader.timeline import unused_bytes
 from arenaplan.tflite.runtime.arena import total
 from arenaplan.tflite.runtime.build import Build
@@ -294,7 +294,7 @@ def _export_tflm(options: argparse.Namespace) -> None:
 
 
 def _tflm_plan(
-    model: Model, options: argparse.Namespace, build: Build, plan: arenaplan.Plan | None
+    model: TfliteModel, options: argparse.Namespace, build: Build, plan: arenaplan.Plan | None
 ) -> TflmPlan:
     """Return the given plan, checked by the runtime's rules, or a new plan."""
     if plan is None:

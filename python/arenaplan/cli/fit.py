@@ -17,7 +17,7 @@ from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import read_bytes
 
 if TYPE_CHECKING:
-    from arenaplan.tflite.rewrite.strip_regions import Region
+    from arenaplan.tflite.rewrite.strip_regions import SplitRegion
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -137,7 +137,7 @@ def _document(found: Fit) -> dict[str, Any]:
     }
 
 
-def _region(region: Region) -> dict[str, Any]:
+def _region(region: SplitRegion) -> dict[str, Any]:
     """Return a region as JSON."""
     return {
         "first": region.first,

@@ -16,9 +16,9 @@ from arenaplan.cli.printing import print_json, say, shown, size, voice
 from arenaplan.cli.sources import is_stream, limits_of, read_model, read_plan, write_result
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
-from arenaplan.planner.changes import Layout
+from arenaplan.planner.changes import PlanLayout
 from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table
-from arenaplan.report.gating.gating import Growth, Limits
+from arenaplan.report.gating.gating import GateLimits, Growth
 from arenaplan.tflite.reader.tflite_model import read_once
 
 
@@ -98,7 +98,7 @@ def _gates(options: argparse.Namespace, baseline: Path | None) -> list[Gate]:
 
 def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> Gate:
     """Plan a graph and judge the plan."""
-    limits = Limits.of(replace(plan_options(options), budget=options.budget))
+    limits = GateLimits.of(replace(plan_options(options), budget=options.budget))
     allowed = options.allow_growth or Growth()
     # Growth from a file of settings is for the models that have a baseline.
     limits.require_rule(baseline, Growth() if "allow-growth" in voice.sources else allowed)
@@ -117,7 +117,7 @@ def _gate(options: argparse.Namespace, graph: Graph, baseline: Path | None) -> G
         made = limits.planned(seen, time_limit=options.time_limit, on_progress=watch)
     watch.raise_if_stopped()
     if options.update and isinstance(made, Plan):
-        old = Layout.of(made)  # The rule of an update: the new plan itself.
+        old = PlanLayout.of(made)  # The rule of an update: the new plan itself.
     needed = needed_by(options, made) if isinstance(made, Plan) and limits.budgets else None
     try:
         gate = judged(seen, made, limits, old, allowed, needed)

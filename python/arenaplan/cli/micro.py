@@ -14,7 +14,7 @@ from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.tflm import plan_inside, plan_tflm
 from arenaplan.planner.plan_options import keeps_order
 from arenaplan.tflite.files import own_arena
-from arenaplan.tflite.reader.tflite_model import Model, parse, read_bytes
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse, read_bytes
 from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.runtime.arena import ArenaTotal, total
@@ -100,7 +100,7 @@ def _arena(arena: ArenaTotal) -> dict[str, Any]:
     }
 
 
-def _inside(model: Model, build: Build, own: ArenaTotal, plan: Plan) -> dict[str, Any] | None:
+def _inside(model: TfliteModel, build: Build, own: ArenaTotal, plan: Plan) -> dict[str, Any] | None:
     """Return the plan in the file, if the runtime can obey such a plan."""
     if plan_inside(model, build) is None:
         return None
@@ -133,7 +133,7 @@ def _generated(graph: Graph, options: argparse.Namespace) -> dict[str, Any] | No
 
 
 def _exported(
-    model: Model, build: Build, own: ArenaTotal, plan: Plan, options: argparse.Namespace
+    model: TfliteModel, build: Build, own: ArenaTotal, plan: Plan, options: argparse.Namespace
 ) -> dict[str, Any] | None:
     """Return the exported arena, if an export needs fewer bytes."""
     timeline = timeline_of(model)
@@ -174,7 +174,7 @@ def _export_command(options: argparse.Namespace) -> str:
     return command(*words)
 
 
-def _fit_command(model: Model, own: ArenaTotal, options: argparse.Namespace) -> str | None:
+def _fit_command(model: TfliteModel, own: ArenaTotal, options: argparse.Namespace) -> str | None:
     """Return the command line that rewrites the model into strips, if any operator can be."""
     try:
         has_rows = any(operator.rule is not None for operator in program_of(model).operators)
@@ -188,7 +188,7 @@ def _fit_command(model: Model, own: ArenaTotal, options: argparse.Namespace) -> 
     return command(*words)
 
 
-def _in_better_order(model: Model, build: Build) -> tuple[Model, list[int]] | None:
+def _in_better_order(model: TfliteModel, build: Build) -> tuple[TfliteModel, list[int]] | None:
     """Return the model in an order with a lower peak and the best plan's offsets, if any."""
     if sum(len(subgraph.operators) for subgraph in model.subgraphs) > _MOST_OPERATORS:
         return None

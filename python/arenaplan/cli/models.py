@@ -20,7 +20,7 @@ from arenaplan.base.errors import (
 from arenaplan.cli.printing import say, shown
 from arenaplan.cli.sources import read_plan
 from arenaplan.cli.syntax import PerSpace
-from arenaplan.cli.watch import Watch, watching
+from arenaplan.cli.watch import ProgressLine, watching
 from arenaplan.formats import open_partial, signatures_for, suffix_of
 from arenaplan.formats.partial import NOTHING_KNOWN, decides
 from arenaplan.graph.graph import Graph
@@ -220,7 +220,7 @@ class Planned(NamedTuple):
     graph: Graph
     """The graph that the target sees."""
     plan: Plan
-    watch: Watch
+    watch: ProgressLine
     """Whether Ctrl-C ended the search, which is raised after the report."""
     loaded: Graph
     """The graph as read, which has what each target sees."""

@@ -10,7 +10,7 @@ from arenaplan.base.limits import applied
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import goes_to_stdout, limits_of, read_model, write_result
 from arenaplan.tflite.proving import Proof, prove
-from arenaplan.tflite.proving.differential import Run, compared
+from arenaplan.tflite.proving.differential import RuntimeComparison, compared
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 """Packages by runtime."""
@@ -79,7 +79,7 @@ def report(proof: Proof) -> str:
     return "\n".join(lines)
 
 
-def told(run: Run) -> str:
+def told(run: RuntimeComparison) -> str:
     """Return text for a run."""
     if run.status == "not installed":
         package = PACKAGES[run.runtime]
@@ -93,7 +93,7 @@ def told(run: Run) -> str:
     )
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: RuntimeComparison) -> dict[str, Any]:
     return {
         "runtime": run.runtime,
         "status": run.status,

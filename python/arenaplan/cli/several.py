@@ -12,7 +12,7 @@ from arenaplan.cli.micro import SharedTotal, shared_total
 from arenaplan.cli.models import check_budget, load_model, plan_options, with_budget
 from arenaplan.cli.printing import print_json, proof_of_several, say, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout, read_model
-from arenaplan.cli.watch import Watch, watching
+from arenaplan.cli.watch import ProgressLine, watching
 from arenaplan.formats import open_model
 from arenaplan.planner.plan_options import PlanOptions
 from arenaplan.run.dynamic.shapes import Size, sizes_text
@@ -135,7 +135,7 @@ def _opened(options: argparse.Namespace) -> Source:
     return lambda sizes: arenaplan.keep_caches(graph_with(sizes))
 
 
-def _document(family: PlanFamily, watch: Watch) -> str:
+def _document(family: PlanFamily, watch: ProgressLine) -> str:
     """Return the file with graphs and plans for all shapes."""
     tell = partial(watch.count, what="planned by themselves")
     text = family.to_model(tell).to_json()
@@ -143,7 +143,7 @@ def _document(family: PlanFamily, watch: Watch) -> str:
     return text
 
 
-def report(family: PlanFamily, *, as_json: bool, watch: Watch) -> None:
+def report(family: PlanFamily, *, as_json: bool, watch: ProgressLine) -> None:
     """Print the report about all shapes."""
     summary = summarize(family, watch)
     watch.clear()
@@ -169,7 +169,7 @@ def report(family: PlanFamily, *, as_json: bool, watch: Watch) -> None:
         print(f"    {row['arena_bytes']:>14,}  {_text(row['bind'])}")
 
 
-def summarize(family: PlanFamily, watch: Watch | None = None) -> dict[str, Any]:
+def summarize(family: PlanFamily, watch: ProgressLine | None = None) -> dict[str, Any]:
     """Return the ``plan --json`` document for all shapes."""
     smallest, *others = reversed(list(family))
     listed = [smallest, *others] if len(family) <= _LISTED else [smallest, others[-1]]

@@ -411,7 +411,7 @@ general: --quiet
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class CommandOperand:
     """An argument without a flag."""
 
     name: str
@@ -428,7 +428,7 @@ class Command:
     summary: str
     examples: str
     """Command lines, one per line."""
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[CommandOperand, ...] = ()
     options: str = ""
     """Option names in help order; names after a bar are in ``--help-all`` only."""
     own: Mapping[str, Option] = field(default_factory=dict)
@@ -460,8 +460,8 @@ class Command:
         return frozenset(self.options.partition("|")[2].split())
 
 
-_MODEL = Operand("model", "MODEL", "model file, such as model.onnx; - is stdin")
-_OTHERS = Operand("others", "MODEL", "more models, with --share", "*")
+_MODEL = CommandOperand("model", "MODEL", "model file, such as model.onnx; - is stdin")
+_OTHERS = CommandOperand("others", "MODEL", "more models, with --share", "*")
 
 _PLAN = (
     "bind signature target pointer spaces align inputs outputs workspace optimize workers "
@@ -597,7 +597,7 @@ output: --save-outputs DIR
         """,
         (
             _MODEL,
-            Operand(
+            CommandOperand(
                 "plan",
                 "PLAN",
                 "plan file, such as plan.json (default: the plan inside a .tflite model); of "
@@ -618,8 +618,8 @@ check: --hazards FILE
         "prove that a rewritten .tflite model computes what its original computes",
         "prove model.tflite small.tflite -o proof.json",
         (
-            Operand("original", "ORIGINAL", "the model before; - is stdin"),
-            Operand("rewritten", "REWRITTEN", "the model after"),
+            CommandOperand("original", "ORIGINAL", "the model before; - is stdin"),
+            CommandOperand("rewritten", "REWRITTEN", "the model after"),
         ),
         f"ignore-metadata run samples seed json output | {_LIMITS}",
         _table(f"""
@@ -756,7 +756,7 @@ output: --to json|jax-policy
         gate model.onnx --baseline base.json --markdown --junit gate.xml
         gate a.tflite b.tflite --baseline baselines/ --allow-growth 1%
         """,
-        (Operand("models", "MODEL", "model files, such as model.onnx; - is stdin", "+"),),
+        (CommandOperand("models", "MODEL", "model files, such as model.onnx; - is stdin", "+"),),
         "budget spaces baseline update allow-growth bind signature target pointer inputs outputs "
         "workspace optimize json markdown junit "
         f"| align max-slowdown workers effort time-limit {_RARE}",
@@ -778,8 +778,8 @@ output: --markdown
         "compare two plan files, value by value",
         "diff old.json new.json --fail-on-growth",
         (
-            Operand("before", "BEFORE", "plan file, such as old.json; - is stdin"),
-            Operand("after", "AFTER", "plan file, such as new.json"),
+            CommandOperand("before", "BEFORE", "plan file, such as old.json; - is stdin"),
+            CommandOperand("after", "AFTER", "plan file, such as new.json"),
         ),
         f"fail-on-growth json | {_LIMITS}",
         _table("""
@@ -791,7 +791,7 @@ output: --fail-on-growth
         "plan many models for several targets, in worker processes, and write a report",
         "batch models/ --targets tflm,numpy -o report.parquet",
         (
-            Operand(
+            CommandOperand(
                 "sources", "MODEL", "model files, and folders, which are searched for them", "+"
             ),
         ),
@@ -818,7 +818,7 @@ output: --output FILE
         pack - --time-limit 5 < buffers.csv
         """,
         (
-            Operand(
+            CommandOperand(
                 "file",
                 "FILE.csv",
                 "- is stdin; columns id,lower,upper,size and optionally alignment,hint,gaps,"
@@ -886,7 +886,7 @@ one after the other: --align [SPACE=]BYTES
         completion bash > ~/.local/share/bash-completion/completions/arenaplan
         completion fish > ~/.config/fish/completions/arenaplan.fish
         """,
-        (Operand("shell", "SHELL", "bash, zsh, fish", None, ("bash", "zsh", "fish")),),
+        (CommandOperand("shell", "SHELL", "bash, zsh, fish", None, ("bash", "zsh", "fish")),),
     ),
 }
 """Every command. The module with the command's name in this package implements the command."""

@@ -20,7 +20,7 @@ _PERIOD = 0.1
 
 
 @contextmanager
-def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[Watch]:
+def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[ProgressLine]:
     """
     Yield a progress callback that reports a search and ends the search after Ctrl-C.
 
@@ -28,7 +28,7 @@ def watching(options: argparse.Namespace, *, catches: bool = True) -> Iterator[W
     first Ctrl-C ends the search with the best answer so far and sets ``was_stopped``; the second
     Ctrl-C gives up. Without ``catches``, Ctrl-C raises as usual.
     """
-    watch = Watch(form_of(options))
+    watch = ProgressLine(form_of(options))
     is_main = threading.current_thread() is threading.main_thread()
     catches = catches and is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if catches:
@@ -51,7 +51,7 @@ def form_of(options: argparse.Namespace) -> str:
     return "line" if is_line else "none"
 
 
-class Watch:
+class ProgressLine:
     """Progress callback for :func:`arenaplan.pack` and :func:`arenaplan.plan`."""
 
     def __init__(self, form: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from arenaplan.graph.ops import Operand
 
 
-class Op(NamedTuple):
+class NamedOp(NamedTuple):
     """A node for an importer's table."""
 
     inputs: Sequence[Operand | None]

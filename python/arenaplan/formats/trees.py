@@ -20,7 +20,7 @@ itself.
 """
 
 
-class Pair(NamedTuple):
+class DonatedPair(NamedTuple):
     """A donated argument and the new content."""
 
     into: int
@@ -74,7 +74,7 @@ def subtree(
     return Subtree(kind, first, at - first, tuple(parts))
 
 
-def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Pair]:
+def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[DonatedPair]:
     """
     Yield pairs of donated leaf and replacing result leaf.
 
@@ -86,13 +86,13 @@ def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Pai
         yield from _replaced(tree, results, taken)
 
 
-def _replaced(tree: Subtree, results: Subtree, taken: set[int]) -> Iterator[Pair]:
+def _replaced(tree: Subtree, results: Subtree, taken: set[int]) -> Iterator[DonatedPair]:
     """Yield the leaf pairs of a donated tree."""
     for found in _walk(results):
         leaves = range(found.first, found.first + found.leaves)
         if found.leaves and found.kind == tree.kind and taken.isdisjoint(leaves):
             taken.update(leaves)
-            yield from (Pair(tree.first + at, leaf) for at, leaf in enumerate(leaves))
+            yield from (DonatedPair(tree.first + at, leaf) for at, leaf in enumerate(leaves))
             return
     for part in tree.parts:
         yield from _replaced(part, results, taken)
@@ -108,7 +108,7 @@ def _walk(tree: Subtree) -> Iterator[Subtree]:
 class DonatedPairs(NamedTuple):
     """A step's donations."""
 
-    pairs: list[Pair]
+    pairs: list[DonatedPair]
     donated: list[int]
     """Positions of all donated inputs."""
 
@@ -137,7 +137,7 @@ def donated_pairs(
     """
     chosen = [donated_at(arguments.parts, at, "argument") for at in donate]
     if isinstance(donate, Mapping):
-        pairs: list[Pair] = []
+        pairs: list[DonatedPair] = []
         for tree, at in zip(chosen, donate.values(), strict=True):
             found = donated_at(results.parts, at, "result")
             if found.kind != tree.kind:

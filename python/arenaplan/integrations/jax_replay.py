@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arenaplan.base.errors import fault
 from arenaplan.formats.jaxpr import lines_of_step
-from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Number, Program, Tensor
+from arenaplan.formats.jaxpr.jaxpr_program import Equation, JaxprArray, JaxprProgram, Line, Number
 from arenaplan.formats.trees import Donate
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.ops import array_bytes
@@ -177,9 +177,9 @@ def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
 class _Run:
     """A trace of a schedule."""
 
-    def __init__(self, program: Program, first: Mapping[Tensor, int]) -> None:
+    def __init__(self, program: JaxprProgram, first: Mapping[JaxprArray, int]) -> None:
         self._program = program
-        self._meaning: dict[Tensor, int] = dict(first)
+        self._meaning: dict[JaxprArray, int] = dict(first)
         """By array, the value that readers read now."""
         self._made: dict[int, Any] = {}
         self._again: set[int] = set()
@@ -188,7 +188,7 @@ class _Run:
         """Equations that lines before have."""
         self._done: set[tuple[Any, ...]] = set()
         """Lines with the values that repetitions have read."""
-        self._other: dict[Tensor, Any] = {x: x.data for x in program.constants}
+        self._other: dict[JaxprArray, Any] = {x: x.data for x in program.constants}
         """Arrays that are not values in the graph."""
 
     def run(self, leaves: Sequence[Any], steps: Sequence[_Step]) -> list[Any]:
@@ -206,7 +206,7 @@ class _Run:
             self._meaning.update(
                 (tensor, at)
                 for tensor, at in pairs
-                if isinstance(tensor, Tensor) and at is not None
+                if isinstance(tensor, JaxprArray) and at is not None
             )
             # A computation that several lines repeat is a repetition, too.
             again_inside = not self._ran.isdisjoint(line.before)
@@ -230,7 +230,7 @@ class _Run:
             return atom.value
         return self._other[atom] if atom in self._other else self._made[self._meaning[atom]]
 
-    def _write(self, tensor: Tensor | None, array: Any) -> None:
+    def _write(self, tensor: JaxprArray | None, array: Any) -> None:
         if tensor is None:
             return
         if tensor in self._meaning:
@@ -244,7 +244,7 @@ class _Run:
 
         makes = {out for equation in line.equations for out in equation.outputs}
         operands = dict.fromkeys(x for each in line.equations for x in each.inputs)
-        arrays = [x for x in operands if isinstance(x, Tensor) and x not in makes]
+        arrays = [x for x in operands if isinstance(x, JaxprArray) and x not in makes]
         wanted = [x for x in arrays if self._meaning.get(x) not in self._again]
         key = (line, *(self._meaning.get(x) for x in arrays))
         if not wanted and key in self._done:

@@ -71,7 +71,7 @@ class Diff:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PlanLayout:
     """A plan's arenas, and the place of each value and workspace, by name."""
 
     model: str
@@ -83,7 +83,7 @@ class Layout:
     """Live bytes in each step, by space."""
 
     @classmethod
-    def of(cls, source: PlanSource) -> Layout:
+    def of(cls, source: PlanSource) -> PlanLayout:
         """
         Return the layout of a plan, a plan file, or a report from :func:`report_of`.
 
@@ -133,10 +133,10 @@ def diff(before: PlanSource, after: PlanSource) -> Diff:
     >>> [(change.name, change.kind) for change in ap.diff(planned(64), planned(128)).changes]
     [('y', 'resized'), ('x', 'moved')]
     """
-    return compared(Layout.of(before), Layout.of(after))
+    return compared(PlanLayout.of(before), PlanLayout.of(after))
 
 
-def compared(before: Layout, after: Layout) -> Diff:
+def compared(before: PlanLayout, after: PlanLayout) -> Diff:
     """Return the changes between two layouts."""
     old, new = before.places, after.places
     changes = [
@@ -153,7 +153,7 @@ def compared(before: Layout, after: Layout) -> Diff:
     )
 
 
-def _of_plan(plan: Plan) -> Layout:
+def _of_plan(plan: Plan) -> PlanLayout:
     steps: list[dict[str, Any]] = json.loads(plan.to_json())["steps"]
     places = {name: _place(plan, plan[name]) for name in plan}
     for work in plan.workspaces:
@@ -161,14 +161,14 @@ def _of_plan(plan: Plan) -> Layout:
         places[name] = _place(plan, work)
     arenas = {space.name: space.arena_bytes for space in plan.spaces}
     live = {name: tuple(plan.live_bytes_in(space)) for space, name in enumerate(arenas)}
-    return Layout(plan.model, plan.target.name, arenas, places, live)
+    return PlanLayout(plan.model, plan.target.name, arenas, places, live)
 
 
 def _place(plan: Plan, place: Placement | PlacedWorkspace) -> Place:
     return Place(plan.space_name(place.space), place.offset, place.bytes, place.live)
 
 
-def _of_report(report: Mapping[str, Any]) -> Layout:
+def _of_report(report: Mapping[str, Any]) -> PlanLayout:
     if report.get("format") != "arenaplan-report":
         raise BaselineError("the document is not a plan report")
     try:
@@ -194,7 +194,7 @@ def _of_report(report: Mapping[str, Any]) -> Layout:
         if not arenas.keys() <= live.keys():
             raise ValueError("a space has no curve")
         model, target = _word(report["model"]), _word(report["target"])
-        return Layout(model, target, arenas, places, live)
+        return PlanLayout(model, target, arenas, places, live)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise BaselineError(f"the report is damaged: {error!r}") from None
 

@@ -459,7 +459,7 @@ def pack(
     return packing
 
 
-class Limits(TypedDict):
+class SearchLimits(TypedDict):
     """Search limits."""
 
     time_limit: float | None
@@ -467,7 +467,7 @@ class Limits(TypedDict):
     seed: int
 
 
-def check_limits(time_limit: float | None, node_limit: int | None, seed: int) -> Limits:
+def check_limits(time_limit: float | None, node_limit: int | None, seed: int) -> SearchLimits:
     """Return the search limits, or raise an error if a limit is invalid."""
     seconds = checked_seconds(time_limit)
     return {

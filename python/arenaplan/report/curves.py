@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Span(NamedTuple):
+class Rectangle(NamedTuple):
     """Bytes in one space during some steps: a rectangle of address and time."""
 
     offset: int
@@ -18,7 +18,7 @@ class Span(NamedTuple):
     """Step after the last step."""
 
 
-def tops(spans: Iterable[Span], steps: int) -> list[int]:
+def tops(spans: Iterable[Rectangle], steps: int) -> list[int]:
     """
     Return the end of the highest live span, per step.
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from arenaplan._core import Packing
 from arenaplan.base.errors import InvalidOption
 from arenaplan.graph.graph import WHOLE
-from arenaplan.report.curves import Span, tops
+from arenaplan.report.curves import Rectangle, tops
 from arenaplan.report.report_document import FORMAT, VERSION, covers_document
 from arenaplan.report.svg import map_svg
 
@@ -61,7 +61,7 @@ def report_of_packing(
     parts: dict[int, int] = {}
     values = []
     live = [[0] * (steps + 1) for _ in titles]
-    spans: list[list[Span]] = [[] for _ in titles]
+    spans: list[list[Rectangle]] = [[] for _ in titles]
     for buffer, space, first, last, start, end in rectangles:
         parts[buffer] = parts.get(buffer, 0) + 1
         label = str(buffer) if names is None else names[buffer]
@@ -83,7 +83,7 @@ def report_of_packing(
         )
         live[space][start] += last - first
         live[space][end] -= last - first
-        spans[space].append(Span(first, last, start, end))
+        spans[space].append(Rectangle(first, last, start, end))
     for curve in live:
         for step in range(1, len(curve)):
             curve[step] += curve[step - 1]

@@ -17,7 +17,7 @@ from arenaplan.graph.origin import layer_of
 from arenaplan.graph.sizes import Source
 from arenaplan.planner.peak import held_at, union
 from arenaplan.planner.planning import Explanation
-from arenaplan.report.curves import Span, tops
+from arenaplan.report.curves import Rectangle, tops
 from arenaplan.report.recompute_report import curve_of
 
 FORMAT: Final = "arenaplan-report"
@@ -391,17 +391,19 @@ class _Maker:
         """Return each arena's curves: live bytes, highest address, bytes in the step."""
         count = len(self.rows)
         arenas = range(len(self.plan.spaces))
-        spans: list[list[Span]] = [[] for _ in arenas]
+        spans: list[list[Rectangle]] = [[] for _ in arenas]
         own: list[list[list[tuple[int, int]]]] = [[[] for _ in range(count)] for _ in arenas]
         for index, place in enumerate(self.places):
             if place is not None and place.space in arenas:
                 end = place.offset + place.bytes
-                spans[place.space].append(Span(place.offset, end, place.live.start, place.live.end))
+                spans[place.space].append(
+                    Rectangle(place.offset, end, place.live.start, place.live.end)
+                )
                 for step in {*self.readers.get(index, ()), *self.writers.get(index, ())}:
                     own[place.space][step].append((place.offset, end))
         for work in self.workspaces:
             end = work.offset + work.bytes
-            spans[work.space].append(Span(work.offset, end, work.live.start, work.live.end))
+            spans[work.space].append(Rectangle(work.offset, end, work.live.start, work.live.end))
             own[work.space][work.live.start].append((work.offset, end))
         return [
             {

@@ -20,8 +20,8 @@ from arenaplan.tflite.reader.composites import decomposed
 from arenaplan.tflite.reader.entries import chosen, covers_of, entries_of
 from arenaplan.tflite.reader.offline import read_offsets
 from arenaplan.tflite.reader.runnable import RunnableWalk
-from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
-from arenaplan.tflite.reader.tflite_walk import Walk
+from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
+from arenaplan.tflite.reader.tflite_walk import TfliteWalk
 from arenaplan.tflite.reader.timeline import graph_of_timeline
 from arenaplan.tflite.runtime.aliases import aliased_timeline
 from arenaplan.tflite.runtime.arena import ArenaTotal, operator_costs, total, with_scratch
@@ -98,7 +98,7 @@ def open_tflite(source: Source, signature: str | None = None) -> Callable[[Bind 
             seen.target = "c-code"
             return seen
 
-        graph = covered(Walk(whole, name, bind).run())
+        graph = covered(TfliteWalk(whole, name, bind).run())
         graph.target = "litert" if covers.signature else "tflm"
         graph.add_variant("numpy", lambda: covered(RunnableWalk(whole, name, bind).run()))
         graph.add_variant("cupy", lambda: graph.for_target("numpy"))
@@ -124,7 +124,7 @@ def signatures_of(source: Source) -> tuple[str, ...]:
     return tuple(entries_of(parse(read_bytes(source)[0])))
 
 
-def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Graph:
+def graph_for_tflm(model: TfliteModel, name: str = "", build: Build = REFERENCE) -> Graph:
     """
     Return the graph as seen by TensorFlow Lite Micro.
 
@@ -144,6 +144,6 @@ def graph_for_tflm(model: Model, name: str = "", build: Build = REFERENCE) -> Gr
     return graph
 
 
-def own_arena(model: Model, build: Build = REFERENCE) -> ArenaTotal:
+def own_arena(model: TfliteModel, build: Build = REFERENCE) -> ArenaTotal:
     """Return the arena that an unchanged model needs, with the plan in the file, if any."""
     return total(model, read_offsets(model), build=build)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from arenaplan.base.errors import InvalidOption, PlannerError, fault
 from arenaplan.formats.onnx.function_bodies import INLINED
 from arenaplan.formats.onnx.node_facts import Result
-from arenaplan.formats.onnx.op import DataDependent, Op, Operand
+from arenaplan.formats.onnx.op import DataDependent, OnnxOperand, Op
 from arenaplan.formats.onnx.own_operators import OWN, EffectsRule, Own, Results
 from arenaplan.formats.onnx.remembered import forget
 from arenaplan.formats.onnx.symbol_schema import Schema, parsed
@@ -19,7 +19,13 @@ from arenaplan.graph.ops import BITS
 from arenaplan.graph.ops.operands import size
 from arenaplan.graph.values import checked_shape
 from arenaplan.run.numpy.registry import Kernel, Prepare, set_kernel, supported_ops
-from arenaplan.train.gradients.gradient_rules import RULES, Gradients, Rule, RuleFunction, Site
+from arenaplan.train.gradients.gradient_rules import (
+    RULES,
+    Gradients,
+    Rule,
+    RuleFunction,
+    Site,
+)
 from arenaplan.train.symbols.relations import RELATIONS, Relation
 
 __all__ = ["Op", "operator"]
@@ -154,7 +160,7 @@ def _with_results(shapes: Results) -> Results:
 def _with_effects(rule: EffectsRule) -> EffectsRule:
     """Return a rule that refuses anything except effects."""
 
-    def effects(op: Op, made: Sequence[Operand | None]) -> Effects:
+    def effects(op: Op, made: Sequence[OnnxOperand | None]) -> Effects:
         found = rule(op, made)
         if not isinstance(found, Effects):
             raise TypeError(f"{found!r} is not Effects")
@@ -190,7 +196,7 @@ def _fitting(effects: Effects, schema: Schema) -> EffectsRule:
                 f"{x}, {y} of them",
             )
 
-    def rule(op: Op, made: Sequence[Operand | None]) -> Effects:
+    def rule(op: Op, made: Sequence[OnnxOperand | None]) -> Effects:
         def fits(pair: InPlace | View) -> bool:
             x, y = (
                 op.optional(pair.input),

@@ -72,7 +72,7 @@ class Bank(NamedTuple):
                 )
 
 
-class Buffer(NamedTuple):
+class BankedValue(NamedTuple):
     """A value that needs bytes in some bank."""
 
     size: int
@@ -98,7 +98,7 @@ class Assignment(NamedTuple):
 
 
 def assign(
-    buffers: Sequence[Buffer],
+    buffers: Sequence[BankedValue],
     banks: Sequence[Bank],
     *,
     alignment: int = 1,
@@ -114,7 +114,7 @@ def assign(
 
     Parameters
     ----------
-    buffers : sequence of Buffer
+    buffers : sequence of BankedValue
         The buffers to place.
     banks : sequence of Bank
         The memories, the fastest first.
@@ -167,7 +167,7 @@ def assign(
 
 
 def _place_alone(
-    buffers: Sequence[Buffer], mem_id: int, alignment: int
+    buffers: Sequence[BankedValue], mem_id: int, alignment: int
 ) -> dict[int, tuple[int, int]]:
     """Place the buffers that are pinned to a memory without a capacity."""
     here = [i for i, buffer in enumerate(buffers) if buffer.pinned == mem_id]
@@ -180,7 +180,7 @@ def _place_alone(
 
 
 def _place_in_banks(
-    buffers: Sequence[Buffer],
+    buffers: Sequence[BankedValue],
     banks: Sequence[Bank],
     alignments: Mapping[int, int],
     first: Mapping[int, int],
@@ -230,7 +230,7 @@ def _unique(names: Iterable[str]) -> list[str]:
     return unique
 
 
-def _graph_of(buffers: Sequence[Buffer], names: Sequence[str], labels: Sequence[str]) -> Graph:
+def _graph_of(buffers: Sequence[BankedValue], names: Sequence[str], labels: Sequence[str]) -> Graph:
     """Return a graph that reads and writes each buffer in as many steps as the buffer is used."""
     graph = Graph("banks")
     steps = max((buffer.live[1] for buffer in buffers), default=0)

@@ -21,7 +21,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from arenaplan.base.errors import GraphError, InvalidOption, UnsupportedModel, fault
-from arenaplan.deploy.adapters.banks import Bank, Buffer, assign
+from arenaplan.deploy.adapters.banks import Bank, BankedValue, assign
 from arenaplan.planner.packing import pack
 
 __all__ = ["Bank", "algorithm", "banked_algorithm", "memory_planning_pass"]
@@ -193,7 +193,7 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
         uses = _uses(graph_module)
         names = _names(graph_module)
         buffers = [
-            Buffer(
+            BankedValue(
                 spec.nbytes(),
                 _live(spec),
                 uses.get(id(spec), 1),

@@ -26,7 +26,7 @@ from arenaplan.deploy.export.rewritten_file import isolated, operands_of, with_m
 from arenaplan.graph.ops import BITS
 from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.timeline import ALIGNMENT, Timeline, timeline_of
 from arenaplan.tflite.runtime.arena import (
     ArenaTotal,
@@ -88,7 +88,7 @@ def measure(data: bytes, name: str = "model") -> Profile:
     )
 
 
-def predicted_head(model: Model, profile: Profile) -> int:
+def predicted_head(model: TfliteModel, profile: Profile) -> int:
     """Return the head that the scratch memory in a profile leads to."""
     timeline = timeline_of(model)
     boxes = with_scratch(timeline, profile.costs_of(model))
@@ -172,7 +172,9 @@ def _plan_of(offsets: list[int], subgraphs: int) -> bytes:
     return struct.pack(f"<3i{len(offsets)}i", 1, subgraphs, len(offsets), *offsets)
 
 
-def _startup(model: Model, timeline: Timeline, estimate: ArenaTotal, found: Allocations) -> int:
+def _startup(
+    model: TfliteModel, timeline: Timeline, estimate: ArenaTotal, found: Allocations
+) -> int:
     """
     Return the smallest arena in which the runtime can prepare and plan.
 
@@ -192,7 +194,7 @@ def _startup(model: Model, timeline: Timeline, estimate: ArenaTotal, found: Allo
     return min(smallest, estimate.startup)
 
 
-def _scratch(model: Model, cost: OperatorCost) -> OperatorProfile:
+def _scratch(model: TfliteModel, cost: OperatorCost) -> OperatorProfile:
     """Return an operator's scratch memory."""
     profile = partial(OperatorProfile, cost.subgraph, cost.position, cost.name)
     operator = model.subgraphs[cost.subgraph].operators[cost.position]

@@ -7,9 +7,9 @@ from math import prod
 import numpy as np
 
 from arenaplan.deploy.code.code_site import (
+    CodePart,
+    CodeSite,
     Emit,
-    Part,
-    Site,
     lowers,
     pointer,
     words_of,
@@ -32,7 +32,7 @@ from arenaplan.run.numpy.tflite.tflite_softmax import softmax_exps, softmax_tabl
 def whole_call(function: str, parameters: str, *positions: int) -> Emit:
     """Return a call on whole operands and the whole result."""
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         inputs = ", ".join(pointer(part, at) for at in positions)
         return [f"{function}({parameters}, {inputs}, {part.output()});"]
 
@@ -40,7 +40,7 @@ def whole_call(function: str, parameters: str, *positions: int) -> Emit:
 
 
 @lowers("FULLY_CONNECTED")
-def fully_connected(site: Site) -> Emit:
+def fully_connected(site: CodeSite) -> Emit:
     """Multiply input rows by the file's matrix."""
     work = Dense(site.signature)
     fields: dict[str, Field] = {
@@ -63,7 +63,7 @@ def fully_connected(site: Site) -> Emit:
 
 
 @lowers("SOFTMAX")
-def softmax(site: Site) -> Emit:
+def softmax(site: CodeSite) -> Emit:
     """Rows along the last dimension."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8", "int8 int16", "int16 int16")
@@ -100,7 +100,7 @@ def softmax(site: Site) -> Emit:
 
 
 @lowers("SVDF")
-def svdf(site: Site) -> Emit:
+def svdf(site: CodeSite) -> Emit:
     """Filter over features, then over time."""
     signature = site.signature
     x, state = site.input(0), site.input(4)
@@ -154,7 +154,7 @@ def svdf(site: Site) -> Emit:
     return whole_call(function, site.structure(function, fields), 0, 4)
 
 
-def _svdf_bias(site: Site) -> str:
+def _svdf_bias(site: CodeSite) -> str:
     """Return the bias, or ``NULL``."""
     if site.signature.input(3) is None:
         return "NULL"

@@ -16,9 +16,9 @@ import numpy as np
 
 from arenaplan.deploy.code.code_shapes import broadcast
 from arenaplan.deploy.code.code_site import (
+    CodePart,
+    CodeSite,
     Emit,
-    Part,
-    Site,
     at_row,
     difference,
     lowers,
@@ -49,11 +49,11 @@ _BYTES: Final = (np.dtype(np.int8), np.dtype(np.uint8))
 # -- one operand ----------------------------------------------------------------------------------
 
 
-def _unary(site: Site, function: str, parameters: str, *, at: int = 0) -> Emit:
+def _unary(site: CodeSite, function: str, parameters: str, *, at: int = 0) -> Emit:
     """Return a call on the numbers in some rows."""
     numbers = site.row_numbers
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         base = part.inputs[at]
         assert base is not None
         count = scaled_by(difference(part.stop, part.start), numbers)
@@ -63,7 +63,7 @@ def _unary(site: Site, function: str, parameters: str, *, at: int = 0) -> Emit:
     return emit
 
 
-def _table(site: Site) -> Emit:
+def _table(site: CodeSite) -> Emit:
     """Return a lookup of results computed by the executor's kernel."""
     x, y = site.input(0), site.output
     if x.shape != y.shape:
@@ -86,7 +86,7 @@ def _table(site: Site) -> Emit:
     return _unary(site, function, site.constant("table", results))
 
 
-def elementwise(site: Site, name: str, what: str, fields: Fields, body: str, used: str) -> Emit:
+def elementwise(site: CodeSite, name: str, what: str, fields: Fields, body: str, used: str) -> Emit:
     """Return a call of a kernel of its own: ``body`` makes ``y[i]`` from ``x[i]``."""
     x, y = site.input(0), site.output
     if prod(x.shape) != prod(y.shape):
@@ -117,7 +117,7 @@ def _words(
     }
 
 
-def _plain(site: Site, function: str) -> Emit:
+def _plain(site: CodeSite, function: str) -> Emit:
     """Return a call of a kernel without parameters."""
     inner = _unary(site, function, "")
     return lambda part: [line.replace("(, ", "(", 1) for line in inner(part)]
@@ -154,7 +154,7 @@ REAL: Final = {
 
 
 @lowers("ABS", "ELU", "HARD_SWISH", "LOGISTIC", "RELU", "RELU6", "RSQRT", "TANH")
-def activation(site: Site) -> Emit:
+def activation(site: CodeSite) -> Emit:
     """Real numbers by the C library, 8-bit numbers by a table, 16-bit numbers by arithmetic."""
     dtype = site.input(0).dtype
     if dtype == FLOAT:
@@ -167,7 +167,7 @@ def activation(site: Site) -> Emit:
 
 
 @lowers("CEIL", "COS", "EXP", "FLOOR", "LOG", "NEG", "ROUND", "SIN", "SQRT", "SQUARE")
-def _real(site: Site) -> Emit:
+def _real(site: CodeSite) -> Emit:
     """Real numbers only."""
     check_types(site.signature, "float32 float32")
     name = site.op.lower()
@@ -175,7 +175,7 @@ def _real(site: Site) -> Emit:
 
 
 @lowers("LEAKY_RELU")
-def leaky_relu(site: Site) -> Emit:
+def leaky_relu(site: CodeSite) -> Emit:
     """Negative numbers have a slope."""
     if site.input(0).dtype in _BYTES:
         return _table(site)
@@ -188,7 +188,7 @@ def leaky_relu(site: Site) -> Emit:
     return elementwise(site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "")
 
 
-def _leaky_short(site: Site, alpha: float) -> Emit:
+def _leaky_short(site: CodeSite, alpha: float) -> Emit:
     """Two factors; the factor for negative numbers may itself be negative."""
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
     low, high = limits(site.output.dtype)
@@ -209,7 +209,7 @@ def _leaky_short(site: Site, alpha: float) -> Emit:
     )
 
 
-def _relu_short(site: Site) -> Emit:
+def _relu_short(site: CodeSite) -> Emit:
     """The scale changes."""
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
     low, high = limits(site.output.dtype)
@@ -222,7 +222,7 @@ def _relu_short(site: Site) -> Emit:
     return elementwise(site, "relu", "RELU of each number", fields, body, "scaled encoded")
 
 
-def _relu6_short(site: Site) -> Emit:
+def _relu6_short(site: CodeSite) -> Emit:
     """The scale stays."""
     x = encoding(site.signature, 0)
     low, high = limits(site.output.dtype)
@@ -232,7 +232,7 @@ def _relu6_short(site: Site) -> Emit:
     return elementwise(site, "relu6", "RELU6 of each number", fields, body, "bounded")
 
 
-def _interpolated_short(site: Site) -> Emit:
+def _interpolated_short(site: CodeSite) -> Emit:
     """The logistic function or the hyperbolic tangent by a table with interpolation."""
     is_tanh = site.op == "TANH"
     multiplier, shift = table_multiplier(site.signature, int(is_tanh))
@@ -246,7 +246,7 @@ def _interpolated_short(site: Site) -> Emit:
     return _unary(site, name, site.structure("interpolation", fields))
 
 
-_SHORT: Final[dict[str, Callable[[Site], Emit]]] = {
+_SHORT: Final[dict[str, Callable[[CodeSite], Emit]]] = {
     "LOGISTIC": _interpolated_short,
     "RELU": _relu_short,
     "RELU6": _relu6_short,
@@ -265,7 +265,7 @@ def factor_of(prefix: str, factor: Multiplier) -> Fields:
 
 
 @lowers("QUANTIZE")
-def quantize(site: Site) -> Emit:
+def quantize(site: CodeSite) -> Emit:
     """Floats are divided by the scale, integers multiplied by the scale ratio."""
     signature = site.signature
     dtype = site.input(0).dtype
@@ -303,7 +303,7 @@ def quantize(site: Site) -> Emit:
 
 
 @lowers("CAST")
-def cast(site: Site) -> Emit:
+def cast(site: CodeSite) -> Emit:
     """Numbers are truncated, bits cut off."""
     types = ("int8", "int16", "int32", "float32", "bool")
     check_types(site.signature, *(f"{a} {b}" for a in types for b in types))
@@ -320,14 +320,14 @@ def cast(site: Site) -> Emit:
 
 
 @lowers("LOGICAL_NOT")
-def logical_not(site: Site) -> Emit:
+def logical_not(site: CodeSite) -> Emit:
     """Truth values."""
     check_types(site.signature, "bool bool")
     return elementwise(site, "logical_not", "Negations", {}, "y[i] = !x[i];", "")
 
 
 @lowers("DEQUANTIZE")
-def dequantize(site: Site) -> Emit:
+def dequantize(site: CodeSite) -> Emit:
     """Products are made with 64 bits."""
     check_types(site.signature, "int8 float32", "int16 float32", "uint8 float32")
     x = encoding(site.signature, 0)
@@ -342,7 +342,7 @@ def dequantize(site: Site) -> Emit:
 # -- two operands ---------------------------------------------------------------------------------
 
 
-def binary(site: Site, what: str, fields: Fields, body: str, used: Sequence[str]) -> Emit:
+def binary(site: CodeSite, what: str, fields: Fields, body: str, used: Sequence[str]) -> Emit:
     """Return a call on some rows: ``body`` makes ``*y++`` from ``*p`` and ``*q``."""
     a, b, y = site.input(0), site.input(1), site.output
     if a.dtype != b.dtype:
@@ -361,7 +361,7 @@ def binary(site: Site, what: str, fields: Fields, body: str, used: Sequence[str]
     # Tensors that are not images have a single "row" with all numbers.
     is_image = len(y.shape) == 4
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         operands = []
         for at, own in ((0, a_steps), (1, b_steps)):
             base = part.inputs[at]
@@ -373,12 +373,12 @@ def binary(site: Site, what: str, fields: Fields, body: str, used: Sequence[str]
     return emit
 
 
-def _real_bounds(site: Site) -> Fields:
+def _real_bounds(site: CodeSite) -> Fields:
     low, high = map(float, float_range(site.signature))
     return {"low": ("float", low), "high": ("float", high)}
 
 
-def _encoded(site: Site) -> Fields:
+def _encoded(site: CodeSite) -> Fields:
     """Return zero point and bounds of the result."""
     y = encoding(site.signature, 0, "output")
     low, high = activation_range(site.signature, y)
@@ -389,7 +389,7 @@ _SIGNS: Final = {"ADD": ("+", "Sums"), "SUB": ("-", "Differences"), "MUL": ("*",
 
 
 @lowers("ADD", "SUB", "MUL")
-def arithmetic(site: Site) -> Emit:
+def arithmetic(site: CodeSite) -> Emit:
     """Sums, differences and products."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32")
@@ -427,7 +427,7 @@ def arithmetic(site: Site) -> Emit:
 
 
 @lowers("DIV")
-def divide(site: Site) -> Emit:
+def divide(site: CodeSite) -> Emit:
     """Real numbers only."""
     check_types(site.signature, "float32 float32")
     body = "*y++ = real_bounded(*p / *q, c->low, c->high);"
@@ -435,7 +435,7 @@ def divide(site: Site) -> Emit:
 
 
 @lowers("MAXIMUM", "MINIMUM")
-def extreme(site: Site) -> Emit:
+def extreme(site: CodeSite) -> Emit:
     """The scale stays."""
     check_types(
         site.signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32", "int64 int64"
@@ -451,7 +451,7 @@ def extreme(site: Site) -> Emit:
 
 
 @lowers("PRELU")
-def prelu(site: Site) -> Emit:
+def prelu(site: CodeSite) -> Emit:
     """Negative numbers have slopes."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8", "int16 int16")
@@ -479,7 +479,7 @@ def prelu(site: Site) -> Emit:
 
 
 @lowers("SQUARED_DIFFERENCE")
-def squared_difference(site: Site) -> Emit:
+def squared_difference(site: CodeSite) -> Emit:
     """8-bit numbers are brought to a common scale, and the square is rescaled."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8")
@@ -522,7 +522,7 @@ _COMPARED: Final = {
 
 
 @lowers(*_COMPARED)
-def compare(site: Site) -> Emit:
+def compare(site: CodeSite) -> Emit:
     """8-bit integers are compared as multiples of their scales."""
     signature, sign = site.signature, _COMPARED[site.op]
     check_types(signature, *(f"{name} bool" for name in ("bool", "float32", "int8", "int32")))
@@ -538,7 +538,7 @@ def compare(site: Site) -> Emit:
 
 
 @lowers("LOGICAL_AND", "LOGICAL_OR")
-def logical(site: Site) -> Emit:
+def logical(site: CodeSite) -> Emit:
     """Truth values."""
     check_types(site.signature, "bool bool")
     sign = "&&" if site.op == "LOGICAL_AND" else "||"

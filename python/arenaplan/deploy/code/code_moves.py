@@ -13,9 +13,9 @@ import numpy as np
 from arenaplan.deploy.code.code_shapes import Loops, collapsed, padded
 from arenaplan.deploy.code.code_site import (
     OWN_LOWERINGS,
+    CodePart,
+    CodeSite,
     Emit,
-    Part,
-    Site,
     lowers,
     pointer,
     words_of,
@@ -40,11 +40,11 @@ from arenaplan.tflite.reader.code_walk import STREAMED
 
 
 @lowers(STREAMED, table=OWN_LOWERINGS)
-def rows(site: Site) -> Emit:
+def rows(site: CodeSite) -> Emit:
     """Request image rows from the caller."""
     type_ = c_type(site.output.dtype)
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         target = f"({type_} *)(void *)({part.output()})"
         return [f"read_{site.label}(context, {part.start}, {part.stop}, {target});"]
 
@@ -65,7 +65,7 @@ def _begin(frame: np.ndarray, view: np.ndarray) -> int:
     return int(inner) - int(first)
 
 
-class Copy:
+class PartCopy:
     """
     Copies a part of an operand to a part of a result.
 
@@ -74,7 +74,7 @@ class Copy:
 
     def __init__(
         self,
-        site: Site,
+        site: CodeSite,
         frames: tuple[np.ndarray, np.ndarray],
         views: tuple[np.ndarray, np.ndarray],
     ) -> None:
@@ -123,10 +123,10 @@ def _at(text: str, by: int, const: str = "const ") -> str:
     return f"({const}uint8_t *){text} + {by}"
 
 
-def copies_of(site: Site, pairs: Sequence[tuple[int, int, Copy]]) -> Emit:
+def copies_of(site: CodeSite, pairs: Sequence[tuple[int, int, PartCopy]]) -> Emit:
     """Return copies from inputs to outputs, leaving out copies onto themselves."""
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         lines = []
         for source, made, copy in pairs:
             if site.is_there(source, made, copy.begins, gapless=copy.is_gapless):
@@ -139,7 +139,7 @@ def copies_of(site: Site, pairs: Sequence[tuple[int, int, Copy]]) -> Emit:
     return emit
 
 
-def _origins(site: Site, moved: Sequence[int]) -> list[np.ndarray]:
+def _origins(site: CodeSite, moved: Sequence[int]) -> list[np.ndarray]:
     """
     Return where elements of the results are from: what the executor's kernel makes of positions.
 
@@ -174,7 +174,7 @@ def _origins(site: Site, moved: Sequence[int]) -> list[np.ndarray]:
     return [np.empty(0, kinds) if made is None else made for made in results]
 
 
-def _affine(site: Site, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
+def _affine(site: CodeSite, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
     """Return the view of an operand that has its elements where they are from."""
     steps = [
         int(np.take(origins, 1, axis).flat[0] - origins.flat[0]) if dim > 1 else 0
@@ -192,7 +192,7 @@ def _affine(site: Site, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(flat, origins.shape, strides)
 
 
-def moved(site: Site, positions: Sequence[int]) -> Emit:
+def moved(site: CodeSite, positions: Sequence[int]) -> Emit:
     """Return the copies from each moved operand to each result."""
     pairs = []
     for made, origins in enumerate(_origins(site, positions)):
@@ -212,7 +212,7 @@ def moved(site: Site, positions: Sequence[int]) -> Emit:
                 box = tuple(slice(int(span[0]), int(span[-1]) + 1) for span in spans)
                 frame = frame_of(operand.shape, operand.dtype)
                 part = _affine(site, origins[box] - first, frame)
-                pairs.append((source, made, Copy(site, (frame, target), (part, target[box]))))
+                pairs.append((source, made, PartCopy(site, (frame, target), (part, target[box]))))
             first += count
     return copies_of(site, pairs)
 
@@ -221,31 +221,31 @@ def moved(site: Site, positions: Sequence[int]) -> Emit:
 
 
 @lowers("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-def reshape(site: Site) -> Emit:
+def reshape(site: CodeSite) -> Emit:
     """Copy, unless the result is where the input is."""
     x, y = site.input(0), site.output
     if prod(x.shape) != prod(y.shape) or x.dtype != y.dtype:
         raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
     source = frame_of((prod(x.shape),), x.dtype)
     target = frame_of((prod(y.shape),), y.dtype)
-    return copies_of(site, [(0, 0, Copy(site, (source, target), (source, target)))])
+    return copies_of(site, [(0, 0, PartCopy(site, (source, target), (source, target)))])
 
 
 @lowers("CONCATENATION", "PACK")
-def concatenation(site: Site) -> Emit:
+def concatenation(site: CodeSite) -> Emit:
     """Operands one behind the other."""
     return moved(site, [at for at, x in enumerate(site.signature.inputs) if x is not None])
 
 
 @lowers("SLICE", "STRIDED_SLICE", "TRANSPOSE", "REVERSE_V2", "BROADCAST_TO")
 @lowers("SPLIT", "SPLIT_V", "UNPACK")
-def view(site: Site) -> Emit:
+def view(site: CodeSite) -> Emit:
     """Elements of one operand, in another order."""
     return moved(site, [int(site.op == "SPLIT")])
 
 
 @lowers("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
-def space_to_depth(site: Site) -> Emit:
+def space_to_depth(site: CodeSite) -> Emit:
     """Turn squares of pixels into channels, or the reverse."""
     x = frame_of(site.input(0).shape, site.input(0).dtype)
     y = frame_of(site.output.shape, site.output.dtype)
@@ -258,11 +258,11 @@ def space_to_depth(site: Site) -> Emit:
     squares = deep.reshape(images, height, width, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
     pixels = wide.reshape(images, height, block, width, block, depth)
     views = (pixels, squares) if site.op == "SPACE_TO_DEPTH" else (squares, pixels)
-    return copies_of(site, [(0, 0, Copy(site, (x, y), views))])
+    return copies_of(site, [(0, 0, PartCopy(site, (x, y), views))])
 
 
 @lowers("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
-def space_to_batch(site: Site) -> Emit:
+def space_to_batch(site: CodeSite) -> Emit:
     """Turn squares of pixels into batch images, or the reverse."""
     signature = site.signature
     x = frame_of(site.input(0).shape, site.input(0).dtype)
@@ -272,7 +272,7 @@ def space_to_batch(site: Site) -> Emit:
     pairs = []
     for inner, outer in batch_parts(signature, space.shape, batch.shape):
         views = (space[outer], batch[inner]) if is_forward else (batch[inner], space[outer])
-        pairs.append((0, 0, Copy(site, (x, y), views)))
+        pairs.append((0, 0, PartCopy(site, (x, y), views)))
     copies = copies_of(site, pairs)
     if not is_forward:
         return copies
@@ -281,15 +281,15 @@ def space_to_batch(site: Site) -> Emit:
 
 
 @lowers("MIRROR_PAD")
-def mirror_pad(site: Site) -> Emit:
+def mirror_pad(site: CodeSite) -> Emit:
     """Pad with inner elements in reverse order."""
     x = frame_of(site.input(0).shape, site.input(0).dtype)
     y = frame_of(site.output.shape, site.output.dtype)
     inner, parts = mirrored(site.signature, x, y)
-    first = Copy(site, (x, y), (x, inner))
-    rest = [Copy(site, (y, y), part) for part in parts]
+    first = PartCopy(site, (x, y), (x, inner))
+    rest = [PartCopy(site, (y, y), part) for part in parts]
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         lines = first.lines(pointer(part, 0), part.output())
         for copy in rest:
             lines += copy.lines(part.output(), part.output())
@@ -298,7 +298,7 @@ def mirror_pad(site: Site) -> Emit:
     return emit
 
 
-def filled(site: Site, number: np.ndarray) -> Emit:
+def filled(site: CodeSite, number: np.ndarray) -> Emit:
     """Return statements that fill the result with a number."""
     y = site.output
     content = number.tobytes()
@@ -313,7 +313,7 @@ def filled(site: Site, number: np.ndarray) -> Emit:
 
 
 @lowers("PAD", "PADV2")
-def pad(site: Site) -> Emit:
+def pad(site: CodeSite) -> Emit:
     """Pad with a constant or the zero point."""
     signature, tensor = site.signature, site.input(0)
     x, y = frame_of(tensor.shape, tensor.dtype), frame_of(site.output.shape, site.output.dtype)
@@ -327,26 +327,26 @@ def pad(site: Site) -> Emit:
     inner = tuple(
         slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)
     )
-    copy = Copy(site, (x, y), (x, y[inner]))
+    copy = PartCopy(site, (x, y), (x, y[inner]))
     whole = filled(site, number)
     return lambda part: [*whole(part), *copy.lines(pointer(part, 0), part.output())]
 
 
 @lowers("ZEROS_LIKE")
-def zeros_like(site: Site) -> Emit:
+def zeros_like(site: CodeSite) -> Emit:
     """Zeros."""
     return lambda part: [f"(void)memset({part.output()}, 0, {site.output.bytes});"]
 
 
 @lowers("SHAPE")
-def shape(site: Site) -> Emit:
+def shape(site: CodeSite) -> Emit:
     """Write an operand's shape, which is known before a run."""
     name = site.constant("dims", np.array(site.input(0).shape, site.output.dtype))
     return lambda part: [f"(void)memcpy({part.output()}, {name}, {site.output.bytes});"]
 
 
 @lowers("FILL")
-def fill(site: Site) -> Emit:
+def fill(site: CodeSite) -> Emit:
     """Fill the result with a number."""
     y = site.output
     if site.input(1).dtype != y.dtype:
@@ -362,7 +362,7 @@ def fill(site: Site) -> Emit:
 
 
 @lowers("RESIZE_NEAREST_NEIGHBOR")
-def resize_nearest(site: Site) -> Emit:
+def resize_nearest(site: CodeSite) -> Emit:
     """Copy the nearest image pixel to each pixel."""
     x, y = site.input(0), site.output
     _check_images(site)
@@ -388,7 +388,7 @@ def resize_nearest(site: Site) -> Emit:
     ]
 
 
-def _check_images(site: Site) -> None:
+def _check_images(site: CodeSite) -> None:
     """Refuse operands that are not images with equal count and depth."""
     x, y = site.input(0), site.output
     if len(x.shape) != 4 or len(y.shape) != 4 or x.dtype != y.dtype:
@@ -400,7 +400,7 @@ def _check_images(site: Site) -> None:
 
 
 @lowers("RESIZE_BILINEAR")
-def resize_bilinear(site: Site) -> Emit:
+def resize_bilinear(site: CodeSite) -> Emit:
     """Compute each pixel as a mean of four pixels."""
     check_types(site.signature, "float32 float32", "int8 int8")
     _check_images(site)
@@ -442,14 +442,14 @@ def resize_bilinear(site: Site) -> Emit:
 
 
 @lowers("READ_VARIABLE", "ASSIGN_VARIABLE")
-def variable(site: Site) -> Emit:
+def variable(site: CodeSite) -> Emit:
     """Copy or overwrite a state."""
     state = site.input(0)
     moved = site.output if site.op == "READ_VARIABLE" else site.input(1)
     if state.bytes != moved.bytes or state.dtype != moved.dtype:
         raise site.refuse("the variable has another size or type")
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         target = part.output() if site.op == "READ_VARIABLE" else pointer(part, 0)
         source = pointer(part, 0 if site.op == "READ_VARIABLE" else 1)
         return [f"(void)memcpy({target}, {source}, {state.bytes});"]

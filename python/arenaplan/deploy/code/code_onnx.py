@@ -22,9 +22,9 @@ from arenaplan.deploy.code.code_shapes import broadcast, dense_steps
 from arenaplan.deploy.code.code_site import (
     BAD_INDEX,
     ONNX_LOWERINGS,
+    CodePart,
+    CodeSite,
     Emit,
-    Part,
-    Site,
     lowers,
     pointer,
     words_of,
@@ -43,12 +43,12 @@ from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
 _lowers: Final = partial(lowers, table=ONNX_LOWERINGS)
 
 
-def _real(site: Site) -> None:
+def _real(site: CodeSite) -> None:
     """Refuse element types other than ``float32``."""
     check_types(site.signature, "float32 float32")
 
 
-def _numbers(site: Site, name: str, position: int) -> list[int] | None:
+def _numbers(site: CodeSite, name: str, position: int) -> list[int] | None:
     """Return whole numbers that are an attribute or, in later versions, a constant operand."""
     if site.signature.input(position) is None:
         values = site.signature.attributes.get(name)
@@ -68,7 +68,7 @@ class _Text:
     dtype: Final = FLOAT
     type: Final = "float"
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: CodeSite) -> None:
         self.name = site.op.lower()
         self.fields: Fields = {}
         self.lines: list[str] = []
@@ -101,7 +101,7 @@ class _Text:
 
 
 @_lowers(*UNARY)
-def unary(site: Site) -> Emit:
+def unary(site: CodeSite) -> Emit:
     """Apply a function to each number."""
     _real(site)
     text = _Text(site)
@@ -111,7 +111,7 @@ def unary(site: Site) -> Emit:
 
 
 @_lowers("Clip")
-def clip(site: Site) -> Emit:
+def clip(site: CodeSite) -> Emit:
     """Bounds are attributes or constants; missing bounds do not limit."""
     _real(site)
     fields: Fields = {}
@@ -137,7 +137,7 @@ _BINARY: Final = {
 
 
 @_lowers(*_BINARY)
-def two_operands(site: Site) -> Emit:
+def two_operands(site: CodeSite) -> Emit:
     """Apply a function to each pair of numbers."""
     _real(site)
     if len(site.signature.inputs) != 2:
@@ -148,7 +148,7 @@ def two_operands(site: Site) -> Emit:
 # -- windows --------------------------------------------------------------------------------------
 
 
-def _images(site: Site, axes: Sequence[Axis]) -> tuple[Axis, Axis]:
+def _images(site: CodeSite, axes: Sequence[Axis]) -> tuple[Axis, Axis]:
     """Return how a window slides over rows and columns; a line is an image with a single row."""
     line = [Axis(1, 1, 1, 1, 1, 0, 0)] if len(axes) == 1 else []
     both = [*line, *axes]
@@ -177,10 +177,10 @@ def _window(rows: Axis, columns: Axis) -> dict[str, Field]:
 
 def _for_each(
     count: int, sizes: tuple[int, int], call: Callable[[str, str], str]
-) -> Callable[[Part], list[str]]:
+) -> Callable[[CodePart], list[str]]:
     """Return a loop over images; ``call`` makes a statement from two pointers."""
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         x, y = pointer(part, 0), part.output()
         if count == 1:
             return [call(x, y)]
@@ -190,7 +190,7 @@ def _for_each(
     return emit
 
 
-def _weights(site: Site) -> dict[str, Field]:
+def _weights(site: CodeSite) -> dict[str, Field]:
     """Return the fields for constant weights and bias."""
     weights, bias = site.signature.constant_data(1), site.signature.constant_data(2)
     if weights is None or (bias is None and site.signature.input(2) is not None):
@@ -201,7 +201,7 @@ def _weights(site: Site) -> dict[str, Field]:
     }
 
 
-def _by_image(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
+def _by_image(site: CodeSite, kernel: str, fields: dict[str, Field]) -> Emit:
     """Return a convolution's calls, one per image."""
     x, y = site.input(0).shape, site.output.shape
     groups = int(site.signature.attributes.get("group", 1))
@@ -213,7 +213,7 @@ def _by_image(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
 
 
 @_lowers("Conv")
-def convolution(site: Site) -> Emit:
+def convolution(site: CodeSite) -> Emit:
     """Sums over windows, with constant weights."""
     _real(site)
     rows, columns = _images(site, window_axes(site.signature, site.input(1).shape[2:]))
@@ -222,7 +222,7 @@ def convolution(site: Site) -> Emit:
 
 
 @_lowers("ConvTranspose")
-def transposed(site: Site) -> Emit:
+def transposed(site: CodeSite) -> Emit:
     """Gather the image's contributions to each result number."""
     _real(site)
     rows, columns = _images(site, transposed_geometry(site.signature).axes)
@@ -246,7 +246,7 @@ def transposed(site: Site) -> Emit:
 
 
 @_lowers("MaxPool", "AveragePool")
-def pool(site: Site) -> Emit:
+def pool(site: CodeSite) -> Emit:
     """Compute the maximum or the mean of windows, per channel."""
     _real(site)
     attributes = site.signature.attributes
@@ -304,7 +304,7 @@ _REDUCED: Final = {
 
 
 @_lowers(*(f"Reduce{kind}" for kind in _REDUCED), "GlobalAveragePool", "GlobalMaxPool")
-def reduction(site: Site) -> Emit:
+def reduction(site: CodeSite) -> Emit:
     """Reduce along some dimensions."""
     _real(site)
     rank = len(site.input(0).shape)
@@ -324,7 +324,7 @@ def reduction(site: Site) -> Emit:
 
 
 @_lowers("Gemm", "MatMul")
-def product(site: Site) -> Emit:
+def product(site: CodeSite) -> Emit:
     """Multiply matrices."""
     _real(site)
     a, b, y = site.input(0).shape, site.input(1).shape, site.output.shape
@@ -367,12 +367,12 @@ def product(site: Site) -> Emit:
     return _with_addend(site, "product", fields)
 
 
-def _with_addend(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
+def _with_addend(site: CodeSite, kernel: str, fields: dict[str, Field]) -> Emit:
     """Return a call with two operands and a third one, which may be left out."""
     site.use(kernel)
     parameters = site.structure(kernel, fields)
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         added = "NULL" if site.signature.input(2) is None else pointer(part, 2)
         operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
         return [f"{kernel}({parameters}, {operands}, {part.output()});"]
@@ -381,7 +381,7 @@ def _with_addend(site: Site, kernel: str, fields: dict[str, Field]) -> Emit:
 
 
 @_lowers("Softmax")
-def softmax(site: Site) -> Emit:
+def softmax(site: CodeSite) -> Emit:
     """Numbers along a dimension; before version 13, along all from there on."""
     _real(site)
     shape, is_old = site.input(0).shape, site.signature.version < 13
@@ -400,7 +400,7 @@ def softmax(site: Site) -> Emit:
 
 
 @_lowers("BatchNormalization")
-def batch_normalization(site: Site) -> Emit:
+def batch_normalization(site: CodeSite) -> Emit:
     """A factor and a summand for each channel."""
     _real(site)
     data = [site.signature.constant_data(at) for at in range(1, 5)]
@@ -425,7 +425,7 @@ def batch_normalization(site: Site) -> Emit:
 
 
 @_lowers("LRN")
-def response_normalization(site: Site) -> Emit:
+def response_normalization(site: CodeSite) -> Emit:
     """Divide by a power of the mean square of neighboring channels."""
     _real(site)
     attributes, shape = site.signature.attributes, site.input(0).shape
@@ -448,7 +448,7 @@ def response_normalization(site: Site) -> Emit:
 
 
 @_lowers("LayerNormalization")
-def layer_normalization(site: Site) -> Emit:
+def layer_normalization(site: CodeSite) -> Emit:
     """Normalize by mean and variance over the last dimensions."""
     _real(site)
     attributes, shape = site.signature.attributes, site.input(0).shape
@@ -468,13 +468,13 @@ def layer_normalization(site: Site) -> Emit:
 
 
 @_lowers("Concat")
-def concatenation(site: Site) -> Emit:
+def concatenation(site: CodeSite) -> Emit:
     """Operands one behind the other."""
     return moved(site, range(len(site.signature.inputs)))
 
 
 @_lowers("Gather")
-def gather(site: Site) -> Emit:
+def gather(site: CodeSite) -> Emit:
     """Parts by indices, which are constants or checked in each run."""
     if site.signature.constant_data(1) is not None:
         return moved(site, (0,))
@@ -491,7 +491,7 @@ def gather(site: Site) -> Emit:
     }
     parameters = site.structure(function, fields)
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         source, target = f"(const uint8_t *){pointer(part, 0)}", f"(uint8_t *){part.output()}"
         call = f"{function}({parameters}, {source}, {pointer(part, 1)}, {target})"
         return [f"if ({call} != 0) {{", f"  return {BAD_INDEX};", "}"]
@@ -501,13 +501,13 @@ def gather(site: Site) -> Emit:
 
 @_lowers("Expand", "Flatten", "Identity", "Reshape", "Slice")
 @_lowers("Split", "Squeeze", "Transpose", "Unsqueeze")
-def view(site: Site) -> Emit:
+def view(site: CodeSite) -> Emit:
     """Elements of one operand, in another order."""
     return moved(site, (0,))
 
 
 @_lowers("Dropout")
-def dropout(site: Site) -> Emit:
+def dropout(site: CodeSite) -> Emit:
     """Copy the operand, because only training drops elements, and fill the mask with ones."""
     if site.signature.input(2) is not None:
         training = site.signature.constant_data(2)
@@ -527,7 +527,7 @@ def dropout(site: Site) -> Emit:
 
 
 @_lowers("Pad")
-def pad(site: Site) -> Emit:
+def pad(site: CodeSite) -> Emit:
     """Pad with a constant."""
     if site.signature.attributes.get("mode", "constant") not in ("constant", b"constant"):
         raise site.refuse("its borders are no constant")

@@ -14,7 +14,7 @@ from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.deploy.code.code_site import BAD_INDEX, MATH, Place
+from arenaplan.deploy.code.code_site import BAD_INDEX, MATH, CodePlace
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
 from arenaplan.deploy.export.placed import guarded, identifiers, prefix_of
@@ -150,14 +150,14 @@ class _Program:
 
     # -- where values are --------------------------------------------------------------------------
 
-    def _place(self, value: int) -> Place | None:
+    def _place(self, value: int) -> CodePlace | None:
         """Return a value's memory; ``None`` for constants and values inside steps."""
         found = self._plan.placements[value]
         if found is None or self._graph.values[value].kind == "constant":
             return None
         if found.space < len(self._arenas):
-            return Place(self._arenas[found.space][0], found.offset)
-        return Place(self._callers(value), found.offset)
+            return CodePlace(self._arenas[found.space][0], found.offset)
+        return CodePlace(self._callers(value), found.offset)
 
     def _callers(self, value: int) -> str:
         """Return the parameter in which a value is."""
@@ -455,7 +455,7 @@ class _Program:
         text = "\n".join(body)
         if re.search(r"\bimage\b", text):
             lines.append("  int32_t image;")
-        for value in sorted(self._used, key=lambda value: self._place(value) or Place("", 0)):
+        for value in sorted(self._used, key=lambda value: self._place(value) or CodePlace("", 0)):
             lines.append(f"  {self._declaration(value)}")
         names = [*self._streams.values(), *self._inputs.values(), *self._outputs.values()]
         if names:

@@ -36,7 +36,7 @@ class Base(NamedTuple):
     """The row that is there first."""
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """Where a value is."""
 
     memory: str
@@ -47,11 +47,11 @@ class Place(NamedTuple):
 class Places(NamedTuple):
     """Places of a node's operands and results, if in writable memory."""
 
-    inputs: Sequence[Place | None]
-    outputs: Sequence[Place | None]
+    inputs: Sequence[CodePlace | None]
+    outputs: Sequence[CodePlace | None]
 
 
-class Part(NamedTuple):
+class CodePart(NamedTuple):
     """Result rows as C expressions, and the memory of operands and result."""
 
     start: str
@@ -61,7 +61,7 @@ class Part(NamedTuple):
     """Returns where row ``start`` goes."""
 
 
-Emit: TypeAlias = Callable[[Part], list[str]]
+Emit: TypeAlias = Callable[[CodePart], list[str]]
 """Returns the statements that make some result rows."""
 
 
@@ -130,7 +130,7 @@ def _words(fields: Mapping[str, Field]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CodeSite:
     """A node that is turned into calls."""
 
     signature: Signature
@@ -217,14 +217,14 @@ def at_row(base: Base, row: str, numbers: int) -> str:
     return base.pointer if rows == "0" else f"{base.pointer} + {rows}"
 
 
-def pointer(part: Part, position: int) -> str:
+def pointer(part: CodePart, position: int) -> str:
     """Return the pointer to an input that is there as a whole."""
     base = part.inputs[position]
     assert base is not None
     return base.pointer
 
 
-Lowering: TypeAlias = Callable[[Site], Emit]
+Lowering: TypeAlias = Callable[[CodeSite], Emit]
 LOWERINGS: dict[str, Lowering] = {}
 """Functions that turn TFLite nodes into calls, by operator."""
 ONNX_LOWERINGS: dict[str, Lowering] = {}

@@ -7,7 +7,7 @@ from math import log2
 import numpy as np
 
 from arenaplan.deploy.code.code_dense import whole_call
-from arenaplan.deploy.code.code_site import Emit, Site, lowers, words_of
+from arenaplan.deploy.code.code_site import CodeSite, Emit, lowers, words_of
 from arenaplan.deploy.code.code_text import Field
 from arenaplan.deploy.code.code_windows import check_sums
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
@@ -23,7 +23,7 @@ from arenaplan.run.numpy.tflite.tflite_recurrent import CELL, GATES, HIDDEN, Q12
 
 
 @lowers("UNIDIRECTIONAL_SEQUENCE_LSTM")
-def lstm(site: Site) -> Emit:
+def lstm(site: CodeSite) -> Emit:
     """Four gates per step; the result is the next hidden state."""
     signature, attributes = site.signature, site.signature.attributes
     check_lstm(signature)
@@ -57,7 +57,7 @@ def lstm(site: Site) -> Emit:
     return _integers(site, fields, clip)
 
 
-def _integers(site: Site, fields: dict[str, Field], clip: float) -> Emit:
+def _integers(site: CodeSite, fields: dict[str, Field], clip: float) -> Emit:
     """Return the integer call, with a 16-bit cell."""
     signature = site.signature
     x, hidden = encoding(signature, 0), encoding(signature, HIDDEN)

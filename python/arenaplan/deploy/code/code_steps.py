@@ -23,12 +23,12 @@ from arenaplan.deploy.code.code_site import (
     DOMAINS,
     ROWS,
     Base,
+    CodePart,
+    CodePlace,
+    CodeSite,
     Constants,
     Emit,
-    Part,
-    Place,
     Places,
-    Site,
     at_row,
 )
 from arenaplan.deploy.code.code_text import arena_type, remark
@@ -112,7 +112,7 @@ class StepTexts:
         self,
         graph: Graph,
         labels: Sequence[str],
-        place_of: Callable[[int], Place | None],
+        place_of: Callable[[int], CodePlace | None],
         pointer_of: Callable[[int], str],
         arenas: Sequence[str],
     ) -> None:
@@ -143,13 +143,13 @@ class StepTexts:
 
     # -- nodes alone -------------------------------------------------------------------------------
 
-    def _site(self, node: Node) -> Site:
+    def _site(self, node: Node) -> CodeSite:
         """Return a node as lowerings see it."""
         _require_kernel(node)
         made = [value for value in node.outputs if value is not None]
         label = self._labels[made[0]] if made else f"step_{node.index}"
         place = self._place_of
-        return Site(
+        return CodeSite(
             signature_of(self._graph, node),
             label,
             self.kernels,
@@ -161,7 +161,7 @@ class StepTexts:
             ),
         )
 
-    def lowered(self, node: Node) -> tuple[Site, Emit]:
+    def lowered(self, node: Node) -> tuple[CodeSite, Emit]:
         """Return a node, and what writes its call; an error if no kernel runs the node."""
         site = self._site(node)
         return site, DOMAINS[node.domain][node.op](site)
@@ -182,7 +182,7 @@ class StepTexts:
             return None if value is None else Base(self._pointer(value), "0")
 
         bases = _Bases(len(node.inputs), base)
-        return emit(Part("0", str(site.rows), bases, lambda: site.pointer_to(0) or "NULL"))
+        return emit(CodePart("0", str(site.rows), bases, lambda: site.pointer_to(0) or "NULL"))
 
     # -- strips ------------------------------------------------------------------------------------
 
@@ -344,7 +344,7 @@ class _Loop:
             bases = _Bases(len(node.inputs), base)
             start, stop = f"r_{name}.start", f"r_{name}.stop"
             output = at_row(self._base(value), start, self._row_numbers(value))
-            calls = emit(Part(start, stop, bases, partial(str, output)))
+            calls = emit(CodePart(start, stop, bases, partial(str, output)))
             if value == self._last:
                 lines += calls
             else:

@@ -9,7 +9,7 @@ import numpy as np
 
 from arenaplan.deploy.code.code_elements import Fields, factor_of, integers
 from arenaplan.deploy.code.code_shapes import Loops, collapsed, dense_steps, padded
-from arenaplan.deploy.code.code_site import Emit, Site, lowers, pointer, words_of
+from arenaplan.deploy.code.code_site import CodeSite, Emit, lowers, pointer, words_of
 from arenaplan.deploy.code.code_text import Field, real
 from arenaplan.run.numpy.tflite.fixed import multiplier_of
 from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types, encoding, limits
@@ -17,7 +17,7 @@ from arenaplan.run.numpy.tflite.tflite_reduce import divided, reduced_axes
 
 
 @lowers("ARG_MAX", "ARG_MIN")
-def position(site: Site) -> Emit:
+def position(site: CodeSite) -> Emit:
     """Find the first position of the extreme along a dimension."""
     check_types(site.signature, "float32 int32", "int8 int32")
     x = site.input(0)
@@ -36,7 +36,7 @@ def position(site: Site) -> Emit:
 
 
 @lowers("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN")
-def reduction(site: Site) -> Emit:
+def reduction(site: CodeSite) -> Emit:
     """Reduce along some dimensions."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8", "int16 int16")
@@ -81,7 +81,7 @@ def reduction(site: Site) -> Emit:
     return reduced(site, outer, inner, words, fields)
 
 
-def loops_of(site: Site, axes: Sequence[int]) -> tuple[Loops, Loops]:
+def loops_of(site: CodeSite, axes: Sequence[int]) -> tuple[Loops, Loops]:
     """Return loops over the kept dimensions, and loops over the reduced dimensions."""
     x = site.input(0)
     steps = dense_steps(x.shape)
@@ -98,7 +98,7 @@ def loops_of(site: Site, axes: Sequence[int]) -> tuple[Loops, Loops]:
 
 
 def reduced(
-    site: Site,
+    site: CodeSite,
     outer: Loops,
     inner: Loops,
     words: dict[str, str],

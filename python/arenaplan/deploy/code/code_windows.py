@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from arenaplan.deploy.code.code_site import (
+    CodePart,
+    CodeSite,
     Emit,
-    Part,
-    Site,
     lowers,
     pointer,
     words_of,
@@ -18,7 +18,7 @@ from arenaplan.deploy.code.code_site import (
 from arenaplan.deploy.code.code_text import Field, real
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
 from arenaplan.run.numpy.tflite.fixed import Multiplier
-from arenaplan.run.numpy.tflite.images import Side, sides_of
+from arenaplan.run.numpy.tflite.images import ImageSide, sides_of
 from arenaplan.run.numpy.tflite.tflite_conv import (
     channel_multipliers,
     check_operands,
@@ -26,7 +26,7 @@ from arenaplan.run.numpy.tflite.tflite_conv import (
 )
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
-    Range,
+    ResultBounds,
     activation_range,
     check_types,
     constant_operand,
@@ -67,13 +67,13 @@ _INTEGER_LAST: Final = {
 """Begin and end of a float or integer product, as template words."""
 
 
-def real_fields(site: Site, bias: int) -> dict[str, Field]:
+def real_fields(site: CodeSite, bias: int) -> dict[str, Field]:
     """Return bounds and bias for a float product."""
     low, high = float_range(site.signature)
     return {"low": float(low), "high": float(high), "bias": bias_of(site, bias, FLOAT)}
 
 
-def bias_of(site: Site, position: int, dtype: Any) -> str:
+def bias_of(site: CodeSite, position: int, dtype: Any) -> str:
     """Return the constant bias, or ``NULL``."""
     if site.signature.input(position) is None:
         return "NULL"
@@ -82,7 +82,7 @@ def bias_of(site: Site, position: int, dtype: Any) -> str:
 
 
 def rescaled(
-    site: Site,
+    site: CodeSite,
     operands: tuple[int, int, int],
     channels: int,
     *,
@@ -135,14 +135,14 @@ def rescaled(
     return words, fields
 
 
-def _is_wide(site: Site, image: int, bias: int) -> bool:
+def _is_wide(site: CodeSite, image: int, bias: int) -> bool:
     """Whether sums have 64 bits."""
     if image == 0:
         return is_wide(site.signature, bias)
     return site.input(image).dtype == np.int16
 
 
-def _factor_fields(site: Site, factors: list[Multiplier]) -> dict[str, Field]:
+def _factor_fields(site: CodeSite, factors: list[Multiplier]) -> dict[str, Field]:
     """Return factors as constants."""
     values = np.array([factor.value for factor in factors], np.int32)
     shifts = np.array([factor.shift for factor in factors], np.int8)
@@ -153,7 +153,7 @@ def _factor_fields(site: Site, factors: list[Multiplier]) -> dict[str, Field]:
     }
 
 
-def check_sums(site: Site, weights: np.ndarray, offset: int, image: int, bias: int) -> None:
+def check_sums(site: CodeSite, weights: np.ndarray, offset: int, image: int, bias: int) -> None:
     """Refuse sums that may not fit 32 bits; weights have the result's channels first."""
     sums = largest_sums(weights, offset, site.input(image).dtype)
     if site.signature.input(bias) is not None:
@@ -163,7 +163,11 @@ def check_sums(site: Site, weights: np.ndarray, offset: int, image: int, bias: i
 
 
 def _product(
-    site: Site, template: str, operands: tuple[int, int, int], by_channel: np.ndarray, term: Term
+    site: CodeSite,
+    template: str,
+    operands: tuple[int, int, int],
+    by_channel: np.ndarray,
+    term: Term,
 ) -> tuple[str, dict[str, Field]]:
     """
     Add the kernel for a product with constant weights; return the name and the last fields.
@@ -201,7 +205,7 @@ class Term(NamedTuple):
 # -- windows --------------------------------------------------------------------------------------
 
 
-def _sides(site: Site, taps: tuple[int, int]) -> tuple[Side, Side]:
+def _sides(site: CodeSite, taps: tuple[int, int]) -> tuple[ImageSide, ImageSide]:
     """Return rows and columns, with the padding of a node that is not there."""
     rows, columns = sides_of(site.signature, taps)
     before = site.signature.attributes.get("before")
@@ -210,7 +214,7 @@ def _sides(site: Site, taps: tuple[int, int]) -> tuple[Side, Side]:
     return rows._replace(before=before[0]), columns._replace(before=before[1])
 
 
-def _window(site: Site, taps: tuple[int, int]) -> dict[str, Field]:
+def _window(site: CodeSite, taps: tuple[int, int]) -> dict[str, Field]:
     """Return a window's fields."""
     rows, columns = _sides(site, taps)
     _, height, width, depth = site.input(0).shape
@@ -230,12 +234,12 @@ def _window(site: Site, taps: tuple[int, int]) -> dict[str, Field]:
     }
 
 
-def _over_images(site: Site, function: str, parameters: str) -> Emit:
+def _over_images(site: CodeSite, function: str, parameters: str) -> Emit:
     """Return the calls that make rows in all images."""
     images = site.output.shape[0]
     sizes = prod(site.input(0).shape[1:]), prod(site.output.shape[1:])
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         base = part.inputs[0]
         assert base is not None
         rest = f"{part.start}, {part.stop}"
@@ -254,7 +258,7 @@ def _over_images(site: Site, function: str, parameters: str) -> Emit:
 
 
 @lowers("CONV_2D", "DEPTHWISE_CONV_2D")
-def convolution(site: Site) -> Emit:
+def convolution(site: CodeSite) -> Emit:
     """Sum over windows, with the file's weights."""
     signature = site.signature
     check_operands(signature)
@@ -295,7 +299,7 @@ LARGEST_OF: Final = {
 
 
 @lowers("AVERAGE_POOL_2D", "MAX_POOL_2D")
-def pool(site: Site) -> Emit:
+def pool(site: CodeSite) -> Emit:
     """Compute the mean or maximum of windows."""
     check_types(site.signature, "int8 int8", "int16 int16", "float32 float32")
     attributes = site.signature.attributes
@@ -308,7 +312,7 @@ def pool(site: Site) -> Emit:
     dtype, is_max = site.output.dtype, site.op == "MAX_POOL_2D"
     words = {**words_of(dtype), **(LARGEST_OF if is_max else MEAN_OF)}
     count = "(i_last - i_first) * (j_last - j_first)"
-    bounds: Range | tuple[float, float]
+    bounds: ResultBounds | tuple[float, float]
     if dtype == FLOAT:
         low, high = map(float, float_range(site.signature))
         bounds, least, cast = (low, high), real(-float(np.finfo(FLOAT).max)), ""
@@ -334,7 +338,7 @@ def pool(site: Site) -> Emit:
 
 
 @lowers("TRANSPOSE_CONV")
-def transpose_conv(site: Site) -> Emit:
+def transpose_conv(site: CodeSite) -> Emit:
     """Gather the image's contributions to each result number."""
     signature = site.signature
     before = scatter_sides(signature)
@@ -361,7 +365,7 @@ def transpose_conv(site: Site) -> Emit:
     parameters = site.structure(function, fields | last)
     sizes = height * width * depth, prod(made[1:])
 
-    def emit(part: Part) -> list[str]:
+    def emit(part: CodePart) -> list[str]:
         x = pointer(part, 2)
         if images == 1:
             return [f"{function}({parameters}, {x}, {part.output()});"]

@@ -39,7 +39,7 @@ from arenaplan.deploy.export.tflm import TflmPlan, embed, obey, plan_in_best_ord
 from arenaplan.deploy.export.weights import weights_of
 from arenaplan.graph import Graph
 from arenaplan.planner.planning import plan as make_plan
-from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.reader.tflite_model import TfliteModel
 from arenaplan.tflite.runtime.arena import total
 
 if TYPE_CHECKING:
@@ -136,11 +136,11 @@ def _runtime(graph: Graph) -> bytes:
     return f"{runtime_json(graph, share_storage(graph))}\n".encode()
 
 
-def _with_plan(model: Model, plan: TflmPlan, _name: str) -> bytes:
+def _with_plan(model: TfliteModel, plan: TflmPlan, _name: str) -> bytes:
     return embed(model, plan.offsets, plan.build)
 
 
-def _shim(model: Model, plan: TflmPlan, name: str) -> bytes:
+def _shim(model: TfliteModel, plan: TflmPlan, name: str) -> bytes:
     narrow = None
     if plan.build.pointer == 64 and plan.build.profile is None:
         narrow = total(model, plan.offsets, build=replace(plan.build, pointer=32)).total

@@ -11,7 +11,7 @@ from arenaplan.base.errors import UnsupportedModel, fault
 from arenaplan.base.quoting import listed
 from arenaplan.deploy.export.firmware import Firmware, firmware_lines, operand_lines
 from arenaplan.deploy.export.placed import (
-    Row,
+    PlacedRow,
     guarded,
     has_alias,
     identifiers,
@@ -220,14 +220,14 @@ def _arena(
     yield f"      {arena}_SECTION"
 
 
-def _legend(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
+def _legend(prefix: str, names: list[str], rows: list[PlacedRow]) -> Iterator[str]:
     """Yield the full name of every value that is named by number."""
     for name, row in zip(names, rows, strict=True):
         if has_alias(row):
             yield f"/* {prefix}_OFFSET_{name}: {_plain(row.name, None)} */"
 
 
-def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
+def _constants(prefix: str, names: list[str], rows: list[PlacedRow]) -> Iterator[str]:
     """Yield every value's offset and size."""
     for kind, numbers in (
         ("OFFSET", [row.offset for row in rows]),
@@ -245,7 +245,9 @@ def _constants(prefix: str, names: list[str], rows: list[Row]) -> Iterator[str]:
         yield "};"
 
 
-def _homes(prefix: str, arenas: list[str], names: list[str], rows: list[Row]) -> Iterator[str]:
+def _homes(
+    prefix: str, arenas: list[str], names: list[str], rows: list[PlacedRow]
+) -> Iterator[str]:
     """Yield which arena every value is in, as numbers from 0 on."""
     yield f"enum {prefix.lower()}_arena {{"
     for number, arena in enumerate(arenas):
@@ -260,7 +262,7 @@ def _homes(prefix: str, arenas: list[str], names: list[str], rows: list[Row]) ->
 
 
 def _assertions(
-    prefix: str, arenas: list[str], names: list[str], rows: list[Row], plan: Plan
+    prefix: str, arenas: list[str], names: list[str], rows: list[PlacedRow], plan: Plan
 ) -> Iterator[str]:
     """Yield assertions about the numbers, so that edits are noticed."""
     check = f"{prefix}_STATIC_ASSERT"

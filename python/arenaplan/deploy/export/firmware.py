@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from arenaplan.graph import Graph
 from arenaplan.tflite.reader.offline import read_offsets
-from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.reader.tflite_model import TfliteModel
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.runtime.arena import ArenaTotal, total
 from arenaplan.tflite.runtime.build import REFERENCE, Build
@@ -36,18 +36,20 @@ class Firmware:
     outputs: tuple[int, ...]
 
 
-def firmware_of(model: Model, build: Build = REFERENCE, original: Model | None = None) -> Firmware:
+def firmware_of(
+    model: TfliteModel, build: Build = REFERENCE, original: TfliteModel | None = None
+) -> Firmware:
     """
     Return the facts about an unchanged model, with the plan in the file, if any.
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         The model.
     build : Build, optional
         The runtime build. Figures are for 32-bit and 64-bit pointers, unless the build was
         measured.
-    original : Model, optional
+    original : TfliteModel, optional
         A model that the firmware already runs.
     """
     offsets = read_offsets(model)

@@ -48,7 +48,7 @@ class Content(NamedTuple):
     data: bytes
 
 
-class Text(NamedTuple):
+class FlatText(NamedTuple):
     """A string."""
 
     text: str
@@ -57,7 +57,7 @@ class Text(NamedTuple):
 Fields: TypeAlias = Mapping[int, "Item"]
 """A table: fields by slot."""
 
-Item: TypeAlias = "Old | Scalar | Numbers | Content | Text | Mapping[int, Item] | list[Item]"
+Item: TypeAlias = "Old | Scalar | Numbers | Content | FlatText | Mapping[int, Item] | list[Item]"
 """A list is a vector of tables."""
 
 
@@ -149,7 +149,7 @@ class _Writer:
 
     def _put(self, item: Item) -> int:
         """Append an object; return the object's position."""
-        if isinstance(item, Text):
+        if isinstance(item, FlatText):
             return self._vector(item.text.encode() + b"\0", len(item.text.encode()), 4)
         if isinstance(item, Content):
             return self._vector(item.data, len(item.data), _DATA_ALIGNMENT)

@@ -15,12 +15,12 @@ from arenaplan.planner.plan_options import Effort, PlanOptions
 from arenaplan.planner.planning import plan
 from arenaplan.tflite.files import load_tflite
 from arenaplan.tflite.reader.schema import ModelField, SubgraphField
-from arenaplan.tflite.reader.tflite_model import Model, parse
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.timeline import ALIGNMENT
 
 
 def better_order(
-    model: Model, effort: Effort = "default", *, shares: bool = False
+    model: TfliteModel, effort: Effort = "default", *, shares: bool = False
 ) -> list[int] | None:
     """
     Return the main subgraph's operator positions in an order with a lower peak.
@@ -43,7 +43,7 @@ def better_order(
     return found.order if found.arena_bytes < given.arena_bytes else None
 
 
-def reordered(model: Model, order: Sequence[int]) -> Model:
+def reordered(model: TfliteModel, order: Sequence[int]) -> TfliteModel:
     """
     Return the model with the main subgraph's operators in another order.
 

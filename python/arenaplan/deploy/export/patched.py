@@ -17,11 +17,11 @@ from typing import Final, NamedTuple
 from arenaplan.base.errors import InternalError
 from arenaplan.deploy.export.flat import (
     Content,
+    FlatText,
     Item,
     Numbers,
     Old,
     Scalar,
-    Text,
     copied,
     written_before,
 )
@@ -36,13 +36,13 @@ from arenaplan.tflite.reader.schema import (
     ModelField,
     OperatorCodeField,
     OperatorField,
-    Options,
+    OptionsType,
     SignatureField,
     SubgraphField,
     TensorField,
     TensorMapField,
 )
-from arenaplan.tflite.reader.tflite_model import Model, Tensor, parse
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteTensor, parse
 from arenaplan.tflite.rewrite.patch import Kept, Moved, NewConstant, NewTensor, Patch, Repeated
 
 _INT32: Final = 2
@@ -77,17 +77,17 @@ _MOVERS: Final[Mapping[str, _Mover]] = {
     # By the operator versions that the converter writes for uint8, int8 and int16.
     "slice": _Mover("SLICE", {9: 2, 7: 4}, _SLICE_OPTIONS),
     "pad": _Mover("PAD", {9: 2, 7: 4}, _PAD_OPTIONS),
-    "concat": _Mover("CONCATENATION", {9: 2, 7: 3}, Options.CONCATENATION),
+    "concat": _Mover("CONCATENATION", {9: 2, 7: 3}, OptionsType.CONCATENATION),
 }
 
 
-def patched(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> bytes:
+def patched(model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> bytes:
     """
     Return a model's file with a patch applied to the main subgraph.
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         The model.
     patch : Patch
         The change, with numbers for the main subgraph's tensors and operators.
@@ -103,12 +103,14 @@ def patched(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = N
     return patched_model(model, patch, metadata).data
 
 
-def patched_model(model: Model, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> Model:
+def patched_model(
+    model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None
+) -> TfliteModel:
     """Return the file that :func:`patched` writes, parsed again."""
     return _Patched(model, patch, dict(metadata or {})).model()
 
 
-def order_of_tensors(model: Model, patch: Patch) -> tuple[int, ...]:
+def order_of_tensors(model: TfliteModel, patch: Patch) -> tuple[int, ...]:
     """
     Return the patch's tensor number for each place in the new tensor table.
 
@@ -148,7 +150,7 @@ def order_of_tensors(model: Model, patch: Patch) -> tuple[int, ...]:
 class _Patched:
     """Writes a file."""
 
-    def __init__(self, model: Model, patch: Patch, metadata: dict[str, bytes]) -> None:
+    def __init__(self, model: TfliteModel, patch: Patch, metadata: dict[str, bytes]) -> None:
         refuse_far(model)
         self._model = model
         self._main = model.subgraphs[0]
@@ -167,7 +169,7 @@ class _Patched:
         self._vectors: dict[tuple[int, ...], Numbers] = {}
         self._contents: dict[tuple[int, ...], int] = {}
 
-    def model(self) -> Model:
+    def model(self) -> TfliteModel:
         """Return the file, read again and compared."""
         self._read_codes()
         tensors = [self._tensor(number) for number in self._order]
@@ -219,14 +221,14 @@ class _Patched:
                 TensorField.SHAPE: self._numbers(new.shape),
                 TensorField.TYPE: Scalar("b", _INT32),
                 TensorField.BUFFER: Scalar("I", self._constant(new.values)),
-                TensorField.NAME: Text(new.name),
+                TensorField.NAME: FlatText(new.name),
             }
         like = self._tensors[new.like]
         fields: dict[int, Item] = {
             TensorField.SHAPE: self._numbers(new.shape),
             TensorField.TYPE: Scalar("b", self._main.tensors[new.like].type),
             TensorField.BUFFER: Scalar("I", self._empty()),
-            TensorField.NAME: Text(new.name),
+            TensorField.NAME: FlatText(new.name),
         }
         quantization = like.target(TensorField.QUANTIZATION)
         if quantization is not None:
@@ -349,7 +351,7 @@ class _Patched:
         for name, content in self._metadata.items():
             entries.append(
                 {
-                    MetadataField.NAME: Text(name),
+                    MetadataField.NAME: FlatText(name),
                     MetadataField.BUFFER: Scalar("I", len(self._buffers)),
                 }
             )
@@ -384,7 +386,7 @@ class _Patched:
 
     # -- comparison ---------------------------------------------------------------------------
 
-    def _compare(self, written: Model) -> None:
+    def _compare(self, written: TfliteModel) -> None:
         """Refuse a written file that does not match the model and the patch."""
         model, main = self._model, written.subgraphs[0]
         old_tensors = all(
@@ -418,7 +420,9 @@ class _Patched:
         if not (old_tensors and new_tensors and data and rest and operators):
             raise InternalError("the rewritten file does not say what the model and patch say")
 
-    def _says(self, written: Model, tensor: Tensor, new: NewTensor | NewConstant) -> bool:
+    def _says(
+        self, written: TfliteModel, tensor: TfliteTensor, new: NewTensor | NewConstant
+    ) -> bool:
         """Return whether a written tensor matches the patch's new tensor."""
         if isinstance(new, NewConstant):
             content = struct.pack(f"<{len(new.values)}i", *new.values)

@@ -14,7 +14,7 @@ _LONGEST: Final = 56
 """Longest identifier; C compilers need not look at more than 63 characters, prefix included."""
 
 
-class Row(NamedTuple):
+class PlacedRow(NamedTuple):
     """A value or workspace in an arena."""
 
     name: str
@@ -28,7 +28,7 @@ class Row(NamedTuple):
     """The value's index in the graph; ``None`` for a workspace."""
 
 
-def rows_of(graph: Graph, plan: Plan) -> list[Row]:
+def rows_of(graph: Graph, plan: Plan) -> list[PlacedRow]:
     """Return everything that has a place in a plan: values, then workspaces."""
     rows = []
     for value, place in zip(graph.values, plan.placements, strict=True):
@@ -40,12 +40,12 @@ def rows_of(graph: Graph, plan: Plan) -> list[Row]:
     return rows
 
 
-def _row(name: str, place: Placement | PlacedWorkspace, value: int | None) -> Row:
+def _row(name: str, place: Placement | PlacedWorkspace, value: int | None) -> PlacedRow:
     live = place.live
-    return Row(name, place.space, place.offset, place.bytes, live.start, live.end, value)
+    return PlacedRow(name, place.space, place.offset, place.bytes, live.start, live.end, value)
 
 
-def labels_of(rows: Sequence[Row]) -> list[str]:
+def labels_of(rows: Sequence[PlacedRow]) -> list[str]:
     """
     Return a distinct C identifier for every row.
 
@@ -64,7 +64,7 @@ def labels_of(rows: Sequence[Row]) -> list[str]:
     return [next(rest) if label is None else label for label in labels]
 
 
-def has_alias(row: Row) -> bool:
+def has_alias(row: PlacedRow) -> bool:
     """Return whether a row's name is too long for an identifier."""
     return len(_plain(row.name)) > _LONGEST
 

@@ -12,11 +12,11 @@ from typing import Final
 from arenaplan.base.errors import UnsupportedModel
 from arenaplan.deploy.export.flat import (
     Content,
+    FlatText,
     Item,
     Numbers,
     Old,
     Scalar,
-    Text,
     copied,
     written_before,
 )
@@ -28,7 +28,7 @@ from arenaplan.tflite.reader.schema import (
     OperatorField,
     SubgraphField,
 )
-from arenaplan.tflite.reader.tflite_model import Model, Operator
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
 
 MODEL_SCALARS: Final = {int(ModelField.VERSION): "I"}
 """Types of number fields in a model table."""
@@ -36,7 +36,7 @@ MODEL_SCALARS: Final = {int(ModelField.VERSION): "I"}
 _FAR: Final = "the file keeps data behind the model, by position; it cannot grow"
 
 
-def with_metadata(model: Model, name: str, content: bytes) -> bytes:
+def with_metadata(model: TfliteModel, name: str, content: bytes) -> bytes:
     """
     Return the file for ``model`` with ``content`` as the only metadata named ``name``.
 
@@ -61,7 +61,7 @@ def with_metadata(model: Model, name: str, content: bytes) -> bytes:
     return written_before(fields, IDENTIFIER, model.data)
 
 
-def isolated(model: Model, subgraph: int, position: int, name: str, content: bytes) -> bytes:
+def isolated(model: TfliteModel, subgraph: int, position: int, name: str, content: bytes) -> bytes:
     """
     Return a model with an operator from ``model``, the operator's tensors, and a metadata entry.
 
@@ -121,13 +121,13 @@ def isolated(model: Model, subgraph: int, position: int, name: str, content: byt
     return written_before(root, IDENTIFIER, model.data)
 
 
-def operands_of(operator: Operator) -> list[int]:
+def operands_of(operator: TfliteOperator) -> list[int]:
     """Return an operator's tensors, each once, in :func:`isolated` order."""
     places = (*operator.inputs, *operator.outputs, *operator.intermediates)
     return list(dict.fromkeys(index for index in places if index is not None))
 
 
-def refuse_far(model: Model) -> None:
+def refuse_far(model: TfliteModel) -> None:
     """Raise ``UnsupportedModel`` if the file names bytes by position, which would move."""
     _refuse_far_buffers(model)
     operators = (operator for graph in model.subgraphs for operator in graph.operators)
@@ -135,20 +135,20 @@ def refuse_far(model: Model) -> None:
         raise UnsupportedModel(_FAR)
 
 
-def _refuse_far_buffers(model: Model) -> None:
+def _refuse_far_buffers(model: TfliteModel) -> None:
     if any(buffer.is_far for buffer in model.buffers):
         raise UnsupportedModel(_FAR)
 
 
-def _version(model: Model) -> Scalar:
+def _version(model: TfliteModel) -> Scalar:
     return Scalar("I", model.root.number(ModelField.VERSION, "I"))
 
 
-def _data(model: Model, old: Sequence[int], name: str, content: bytes) -> dict[int, Item]:
+def _data(model: TfliteModel, old: Sequence[int], name: str, content: bytes) -> dict[int, Item]:
     """Return vectors with all buffers and the ``old`` metadata, plus a new entry in each."""
     buffers: list[Item] = [Old(at) for at in model.root.targets(ModelField.BUFFERS, "buffer")]
     entry: dict[int, Item] = {
-        MetadataField.NAME: Text(name),
+        MetadataField.NAME: FlatText(name),
         MetadataField.BUFFER: Scalar("I", len(buffers)),
     }
     return {
@@ -157,7 +157,7 @@ def _data(model: Model, old: Sequence[int], name: str, content: bytes) -> dict[i
     }
 
 
-def _replaced(model: Model, name: str, content: bytes) -> bytes | None:
+def _replaced(model: TfliteModel, name: str, content: bytes) -> bytes | None:
     """Return the file with ``content`` in place of a buffer with equal name and size, if any."""
     places = [entry.buffer for entry in model.metadata if entry.name == name]
     if len(places) != 1:

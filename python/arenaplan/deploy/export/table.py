@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from arenaplan._core import Plan
 from arenaplan.base.errors import InvalidOption
-from arenaplan.deploy.export.placed import Row, identifiers, rows_of
+from arenaplan.deploy.export.placed import PlacedRow, identifiers, rows_of
 from arenaplan.graph import Graph
 
 
@@ -52,7 +52,7 @@ def csv_of(graph: Graph, plan: Plan, *, space: str | None = None) -> str:
     return "\n".join(["id,lower,upper,size,alignment,gaps,offset", *table, ""])
 
 
-def _buffers(graph: Graph, plan: Plan) -> list[list[Row]]:
+def _buffers(graph: Graph, plan: Plan) -> list[list[PlacedRow]]:
     """Return a plan's rows, grouped by intentionally shared bytes."""
     rows = rows_of(graph, plan)
     position = {row.value: index for index, row in enumerate(rows) if row.value is not None}
@@ -68,13 +68,13 @@ def _buffers(graph: Graph, plan: Plan) -> list[list[Row]]:
         first, second = position.get(share.source), position.get(share.result)
         if first is not None and second is not None:
             leader[find(second)] = find(first)
-    buffers: dict[int, list[Row]] = {}
+    buffers: dict[int, list[PlacedRow]] = {}
     for index, row in enumerate(rows):
         buffers.setdefault(find(index), []).append(row)
     return list(buffers.values())
 
 
-def _gaps(rows: Sequence[Row], low: int, high: int) -> str:
+def _gaps(rows: Sequence[PlacedRow], low: int, high: int) -> str:
     """Return the steps in which only part of a buffer is needed, with the needed bytes."""
     edges = sorted({edge for row in rows for edge in (row.start, row.end)})
     gaps = []

@@ -33,7 +33,7 @@ from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.rewritten_file import with_metadata
 from arenaplan.planner.planning import plan
 from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
-from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
+from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
 from arenaplan.tflite.reader.tflite_tensors import unique_names
 from arenaplan.tflite.reader.timeline import (
     ALIGNMENT,
@@ -111,13 +111,13 @@ class TflmPlan:
         return self.head_before == self.lower_bound
 
 
-def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -> TflmPlan:
+def plan_tflm(model: TfliteModel, *, always: bool = False, build: Build = REFERENCE) -> TflmPlan:
     """
     Plan a model for TensorFlow Lite Micro.
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         From :func:`~arenaplan.tflite.reader.tflite_model.parse`.
     always : bool, default False
         Whether to decide offsets even if the runtime's own planner needs no more bytes, or a kernel
@@ -186,7 +186,7 @@ def plan_tflm(model: Model, *, always: bool = False, build: Build = REFERENCE) -
     )
 
 
-def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | None:
+def plan_inside(model: TfliteModel, build: Build = REFERENCE) -> tuple[int, ...] | None:
     """
     Return the offsets in a file, if the runtime can obey them without corrupting a run.
 
@@ -204,7 +204,7 @@ def plan_inside(model: Model, build: Build = REFERENCE) -> tuple[int, ...] | Non
     return offsets
 
 
-def _own_offsets(model: Model) -> tuple[int, ...] | None:
+def _own_offsets(model: TfliteModel) -> tuple[int, ...] | None:
     """Return the plan in a file, or ``None`` without a readable plan."""
     try:
         return read_offsets(model)
@@ -212,7 +212,9 @@ def _own_offsets(model: Model) -> tuple[int, ...] | None:
         return None
 
 
-def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bool = False) -> None:
+def check_plan(
+    model: TfliteModel, offsets: Sequence[int], build: Build, *, is_own: bool = False
+) -> None:
     """
     Raise unless the runtime can obey ``offsets`` without corrupting a run.
 
@@ -220,7 +222,7 @@ def check_plan(model: Model, offsets: Sequence[int], build: Build, *, is_own: bo
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         The model.
     offsets : sequence of int
         Offset by tensor; -1 where the runtime decides.
@@ -267,13 +269,13 @@ class _Replayed(NamedTuple):
         return self.arena.head
 
 
-def _replayed(model: Model, timeline: Timeline, build: Build, best: Plan) -> _Replayed:
+def _replayed(model: TfliteModel, timeline: Timeline, build: Build, best: Plan) -> _Replayed:
     """Return the arena that the runtime makes from a plan."""
     offsets = _box_offsets(best, timeline)
     return _Replayed(total(model, _per_tensor(timeline, offsets), build=build), offsets)
 
 
-def _saves(old: Model, new: Model, offsets: Sequence[int], build: Build) -> bool:
+def _saves(old: TfliteModel, new: TfliteModel, offsets: Sequence[int], build: Build) -> bool:
     """
     Return whether ``new`` with offsets needs a smaller whole arena than ``old`` without.
 
@@ -305,8 +307,8 @@ def _refuse_accelerators(timeline: Timeline) -> None:
 
 
 def plan_in_best_order(
-    model: Model, *, always: bool = False, build: Build = REFERENCE
-) -> tuple[Model, TflmPlan]:
+    model: TfliteModel, *, always: bool = False, build: Build = REFERENCE
+) -> tuple[TfliteModel, TflmPlan]:
     """
     Plan a model for TensorFlow Lite Micro, in another operator order if that helps.
 
@@ -331,7 +333,7 @@ def plan_in_best_order(
     return other, replace(best, before=given.before)
 
 
-def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
+def obey(model: TfliteModel, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     """
     Return ``given``, a plan of the model's graph, in the runtime's terms.
 
@@ -377,7 +379,7 @@ def obey(model: Model, given: Plan, build: Build = REFERENCE) -> TflmPlan:
     )
 
 
-def embed(model: Model, offsets: Sequence[int], build: Build = REFERENCE) -> bytes:
+def embed(model: TfliteModel, offsets: Sequence[int], build: Build = REFERENCE) -> bytes:
     """
     Return the model file with offsets for a build, read again and compared.
 
@@ -613,7 +615,7 @@ def _named_places(given: Plan) -> list[tuple[str, int]]:
     ]
 
 
-def _says_the_same(old: Model, new: Model) -> bool:
+def _says_the_same(old: TfliteModel, new: TfliteModel) -> bool:
     """Return whether two files differ in the plan only."""
     others = [
         [(e.name, m.content(e.buffer)) for e in m.metadata if e.name != METADATA_NAME]

@@ -20,17 +20,17 @@ from arenaplan.deploy.export.tflm import embed, plan_in_best_order
 from arenaplan.deploy.fitting.fit_options import FitOptions
 from arenaplan.tflite.proving.prover import proven_plan
 from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
-from arenaplan.tflite.reader.tflite_model import Model, Source, parse, read_bytes
+from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
 from arenaplan.tflite.reader.tflite_rows import program_of
-from arenaplan.tflite.rewrite.frontier import Choice, Frontier, frontier
+from arenaplan.tflite.rewrite.frontier import Frontier, RegionChoice, frontier
 from arenaplan.tflite.rewrite.patch import Moved, NewConstant, NewTensor, Patch
 from arenaplan.tflite.rewrite.patch_layout import layout_of_patch
 from arenaplan.tflite.rewrite.place import Placed, place
-from arenaplan.tflite.rewrite.program import Program
-from arenaplan.tflite.rewrite.region_costs import Costs
+from arenaplan.tflite.rewrite.program import OperatorProgram
+from arenaplan.tflite.rewrite.region_costs import TailCosts
 from arenaplan.tflite.rewrite.strip_patches import patch_of
-from arenaplan.tflite.rewrite.strip_regions import Region, even_cuts, scope_of
-from arenaplan.tflite.rewrite.tensor_groups import UNIT, Layout, groups_of, live_bytes
+from arenaplan.tflite.rewrite.strip_regions import SplitRegion, even_cuts, scope_of
+from arenaplan.tflite.rewrite.tensor_groups import UNIT, GroupLayout, groups_of, live_bytes
 from arenaplan.tflite.runtime import ArenaTotal, Build, total
 from arenaplan.tflite.runtime.greedy import ONLINE
 from arenaplan.tflite.runtime.struct_layout import struct as struct_of
@@ -40,7 +40,7 @@ from arenaplan.tflite.runtime.views import layout_of
 MOVE_COST: Final = 1.0
 """
 Nanoseconds to move a byte, relative to the operator times in
-:attr:`~arenaplan.tflite.rewrite.program.Operator.time`. Faster multiplication makes moves
+:attr:`~arenaplan.tflite.rewrite.program.ProgramOperator.time`. Faster multiplication makes moves
 relatively more expensive.
 
 With reference kernels on x86-64, the expected times for seven rewrites of three models were within
@@ -73,7 +73,7 @@ class Fit:
     """The given file's arena."""
     after: ArenaTotal
     """The rewritten file's arena."""
-    regions: tuple[Region, ...]
+    regions: tuple[SplitRegion, ...]
     """Split operator runs, by position in the given model."""
     macs: float
     """Multiply-accumulates, as a multiple of the given model's."""
@@ -159,7 +159,7 @@ def fit(
     return _better(model, best, _exported(model, best, options), options)
 
 
-def _exported(model: Model, best: Fit, options: FitOptions) -> Fit:
+def _exported(model: TfliteModel, best: Fit, options: FitOptions) -> Fit:
     """Return the unchanged model with only a plan, in the order that needs the fewest bytes."""
     ordered, planned = plan_in_best_order(model, build=options.build)
     if not planned.pinned or planned.unknown:
@@ -184,7 +184,7 @@ def _exported(model: Model, best: Fit, options: FitOptions) -> Fit:
     )
 
 
-def _better(model: Model, best: Fit, other: Fit, options: FitOptions) -> Fit:
+def _better(model: TfliteModel, best: Fit, other: Fit, options: FitOptions) -> Fit:
     """Return another result if proven and smaller, and else the best result so far."""
     if other.total >= best.total:
         return best
@@ -233,7 +233,9 @@ def fits(
     return _Search(parse(data), options or FitOptions(), watch).all()
 
 
-def rewritten(source: Source, regions: Sequence[Region], options: FitOptions | None = None) -> Fit:
+def rewritten(
+    source: Source, regions: Sequence[SplitRegion], options: FitOptions | None = None
+) -> Fit:
     """
     Rewrite a TFLite model with the given regions.
 
@@ -253,9 +255,9 @@ def rewritten(source: Source, regions: Sequence[Region], options: FitOptions | N
 class _Examined:
     """A rewrite that was written and placed."""
 
-    regions: tuple[Region, ...]
+    regions: tuple[SplitRegion, ...]
     patch: Patch
-    model: Model
+    model: TfliteModel
     offsets: tuple[int, ...]
     placed: Placed
     arena: ArenaTotal
@@ -265,7 +267,7 @@ class _Examined:
 class _Sketch:
     """A choice whose tensors were placed."""
 
-    choice: Choice
+    choice: RegionChoice
     total: int
     """Arena bytes, up to rounding."""
 
@@ -275,7 +277,7 @@ class _Search:
 
     def __init__(
         self,
-        model: Model,
+        model: TfliteModel,
         options: FitOptions,
         watch: Watch | None = None,
         *,
@@ -346,7 +348,7 @@ class _Search:
     def _first_effort(self) -> int:
         return max(1, self.options.effort // _FIRST_EFFORT)
 
-    def _finalists(self, found: Frontier) -> list[tuple[Region, ...]]:
+    def _finalists(self, found: Frontier) -> list[tuple[SplitRegion, ...]]:
         """Return the rewrites that need the fewest bytes with tensors placed quickly."""
         sketches: list[_Sketch] = []
         for choice in islice(filter(self._is_fast, found.choices), self._most()):
@@ -393,7 +395,7 @@ class _Search:
     def all(self) -> list[Fit]:
         """Return all rewrites that are worth something."""
         found = self._frontier()
-        kept: list[Choice] = []
+        kept: list[RegionChoice] = []
         for choice in sorted(found.choices, key=lambda c: (c.bytes, c.work, c.operators)):
             if not self._is_fast(choice):
                 continue
@@ -427,16 +429,16 @@ class _Search:
         choices = tuple(c for c in found.choices if c.operators <= room or not c.regions)
         return Frontier(choices, found.bound, found.tried)
 
-    def _bytes(self, choice: Choice) -> int:
+    def _bytes(self, choice: RegionChoice) -> int:
         """Return the arena bytes for a choice whose tensors leave no gap."""
         return choice.bytes + self._before.tail
 
-    def _laid(self, patch: Patch) -> Layout:
+    def _laid(self, patch: Patch) -> GroupLayout:
         """Return the memory of a patch's steps."""
         overlap = self.options.overlap
         return layout_of_patch(self._program, self._layout, patch, overlap=overlap)
 
-    def _sketched(self, choice: Choice, effort: int) -> _Sketch:
+    def _sketched(self, choice: RegionChoice, effort: int) -> _Sketch:
         """Place a rewrite's tensors, and add the memory the runtime keeps for operators."""
         patch = patch_of(self._program, choice.regions)
         placed = place(self._laid(patch), tries=effort)
@@ -444,7 +446,7 @@ class _Search:
         tail = choice.tail + constants * self._costs.tensor + self._before.tail
         return _Sketch(choice, placed.head + tail)
 
-    def examined(self, regions: tuple[Region, ...], effort: int) -> _Examined:
+    def examined(self, regions: tuple[SplitRegion, ...], effort: int) -> _Examined:
         """Write a rewrite, place its tensors, and count the file's arena."""
         patch = patch_of(self._program, regions)
         placed = place(self._laid(patch), tries=effort)
@@ -487,7 +489,7 @@ class _Search:
             head_bound=best.placed.bound,
         )
 
-    def _is_fast(self, choice: Choice) -> bool:
+    def _is_fast(self, choice: RegionChoice) -> bool:
         """Return whether a choice's expected time is within the limit; the model's own time is."""
         most = self.options.max_slowdown
         if most is None or not choice.regions:
@@ -531,7 +533,7 @@ def _prove(old: bytes, new: bytes, options: FitOptions) -> None:
         raise InternalError("the rewritten file does not have the plan that was made for it")
 
 
-def _costs(model: Model, program: Program, build: Build) -> Costs:
+def _costs(model: TfliteModel, program: OperatorProgram, build: Build) -> TailCosts:
     """Return the memory the runtime keeps for operators, measured on a small model rewrite."""
     node = struct_of(NODE, build.pointer).size
     movers = ("SLICE", "PAD", "CONCATENATION")
@@ -541,7 +543,7 @@ def _costs(model: Model, program: Program, build: Build) -> Costs:
         rows = 0 if scope is None else program.tensors[scope.result].shape[1]
         if rows < 2:
             continue
-        region = Region(position, position, even_cuts(rows, 2), frozenset({position}))
+        region = SplitRegion(position, position, even_cuts(rows, 2), frozenset({position}))
         try:
             written = patched_model(model, patch_of(program, [region]))
         except PlannerError:
@@ -552,7 +554,7 @@ def _costs(model: Model, program: Program, build: Build) -> Costs:
         if len(kept) == len(movers):
             break
     operators = total(model, build=build).operators
-    return Costs(
+    return TailCosts(
         operators=tuple(cost.persistent + node for cost in operators if cost.subgraph == 0),
         slice=kept.get("SLICE", 0) + node,
         pad=kept.get("PAD", 0) + node,
@@ -561,7 +563,7 @@ def _costs(model: Model, program: Program, build: Build) -> Costs:
     )
 
 
-def _moved(program: Program, patch: Patch) -> int:
+def _moved(program: OperatorProgram, patch: Patch) -> int:
     """Return the bytes written by a patch's movers."""
     count = 0
     for step in patch.steps:
@@ -574,7 +576,7 @@ def _moved(program: Program, patch: Patch) -> int:
     return count
 
 
-def _floor(model: Model) -> str:
+def _floor(model: TfliteModel) -> str:
     """Return the name of the largest live tensor in the step with the most live bytes."""
     layout = layout_of(model)
     groups = groups_of(layout)

@@ -19,10 +19,10 @@ from arenaplan.base.quoting import quoted
 from arenaplan.formats.jaxpr.emit import Emitter
 from arenaplan.formats.jaxpr.fold import fold
 from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types, write_back
-from arenaplan.formats.jaxpr.jaxpr_program import Program, Tensor
+from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray, JaxprProgram
 from arenaplan.formats.jaxpr.jaxpr_step import donated_inputs, traced_step
-from arenaplan.formats.jaxpr.jaxpr_walk import Walk
-from arenaplan.formats.trees import Donate, Pair
+from arenaplan.formats.jaxpr.jaxpr_walk import JaxprWalk
+from arenaplan.formats.trees import Donate, DonatedPair
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
@@ -40,7 +40,7 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     for position in constants:
         if not 0 <= position < count:
             raise IndexError(f"there is no input {position} to be constant; there are {count}")
-    program = Walk(core).run(jaxpr, frozenset(constants))
+    program = JaxprWalk(core).run(jaxpr, frozenset(constants))
     donated = [at for at in donated_inputs(jaxpr.jaxpr) if at not in constants]
     types_in = [None if x is None else (x.shape, x.dtype) for x in program.inputs]
     types_out = [None if x is None else (x.shape, x.dtype) for x in program.outputs]
@@ -54,26 +54,26 @@ def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str, unr
 
 def lines_of_step(
     step: Any, args: Sequence[Any], donate: Donate, name: str = "", unroll: int = 0
-) -> tuple[Program, Emitter]:
+) -> tuple[JaxprProgram, Emitter]:
     """Read a training step as lines, and as a graph with a node per line."""
     from jax.extend import core
 
     traced = traced_step(step, args, donate, unroll)
-    program = Walk(core).run(traced.jaxpr)
+    program = JaxprWalk(core).run(traced.jaxpr)
     return program, emitted(program, traced.pairs, traced.donated, name)
 
 
 def emitted(
-    program: Program, pairs: Sequence[Pair], donated: Collection[int], name: str
+    program: JaxprProgram, pairs: Sequence[DonatedPair], donated: Collection[int], name: str
 ) -> Emitter:
     """
     Join lines, bind results to donated inputs, and make the graph.
 
     Parameters
     ----------
-    program : Program
+    program : JaxprProgram
         The program as read; changed in place.
-    pairs : sequence of Pair
+    pairs : sequence of DonatedPair
         Outputs paired with the replaced inputs.
     donated : collection of int
         Positions of all donated inputs.
@@ -84,7 +84,7 @@ def emitted(
     olds = [program.inputs[pair.into] for pair in pairs]
     fold(
         program,
-        [result for result in results if isinstance(result, Tensor)],
+        [result for result in results if isinstance(result, JaxprArray)],
         [old for old in olds if old is not None],
     )
     replaced = write_back(program, pairs)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from arenaplan.formats.jaxpr.jaxpr_operators import node_effects
-from arenaplan.formats.jaxpr.jaxpr_program import Atom, Line, Program, Tensor
+from arenaplan.formats.jaxpr.jaxpr_program import Atom, JaxprArray, JaxprProgram, Line
 from arenaplan.formats.jaxpr.jaxpr_work import cost_of
-from arenaplan.formats.named import Op
+from arenaplan.formats.named import NamedOp
 from arenaplan.graph import NO_EFFECTS, Effects, Graph, InPlace
 from arenaplan.graph.ops import BITS, Array
 from arenaplan.graph.origin import Origin
@@ -30,23 +30,23 @@ class Emitter:
 
     def __init__(self, name: str) -> None:
         self.graph = Graph(name)
-        self.values: dict[Tensor, int] = {}
+        self.values: dict[JaxprArray, int] = {}
         """Value index of each array with a value."""
 
     def run(
         self,
-        program: Program,
-        states: Iterable[Tensor] = (),
-        replaced: Iterable[tuple[Tensor, Tensor]] = (),
+        program: JaxprProgram,
+        states: Iterable[JaxprArray] = (),
+        replaced: Iterable[tuple[JaxprArray, JaxprArray]] = (),
     ) -> None:
         """
         Declare operands, append nodes, and declare results.
 
         Parameters
         ----------
-        program : Program
+        program : JaxprProgram
             The program.
-        states : iterable of Tensor
+        states : iterable of JaxprArray
             Inputs whose bytes survive between runs.
         replaced : iterable of (Tensor, Tensor)
             States, paired with the arrays that replace their contents.
@@ -91,7 +91,7 @@ class Emitter:
         """Declare a program result."""
         if atom is None:
             return
-        if isinstance(atom, Tensor):
+        if isinstance(atom, JaxprArray):
             value = self._operand(atom)
             assert value is not None
         else:
@@ -101,14 +101,14 @@ class Emitter:
 
     def _operand(self, atom: Atom) -> int | None:
         """Return an operand's value; numbers in the program have no bytes."""
-        if not isinstance(atom, Tensor):
+        if not isinstance(atom, JaxprArray):
             return None
         if atom not in self.values:
             assert atom.kind == "constant", "each line comes after those that make its operands"
             self._declare(atom, "", "constant")
         return self.values[atom]
 
-    def _declare(self, tensor: Tensor, name: str, kind: str = "activation") -> int:
+    def _declare(self, tensor: JaxprArray, name: str, kind: str = "activation") -> int:
         """Declare an array's value."""
         graph = self.graph
         if kind == "activation" and 0 < len(tensor.label) < _LONGEST and tensor.label.isprintable():
@@ -126,7 +126,7 @@ class Emitter:
         return value
 
 
-def graph_of_body(name: str, program: Program) -> Graph:
+def graph_of_body(name: str, program: JaxprProgram) -> Graph:
     """Return the graph of a body program, whose operands are elsewhere."""
     emitter = Emitter(name)
     emitter.run(program)
@@ -142,15 +142,15 @@ def effects_of(line: Line) -> Effects:
     main = line.main
     operands: list[Array | None] = []
     for position, atom in enumerate(main.inputs):
-        if not isinstance(atom, Tensor):
+        if not isinstance(atom, JaxprArray):
             operands.append(None)
         else:
             operands.append(atom.operand._replace(is_fixed=_is_fixed(line, position, atom)))
     made = [None if out is None else out.operand for out in main.outputs]
-    return node_effects(main.primitive, Op(operands, made, main.params))
+    return node_effects(main.primitive, NamedOp(operands, made, main.params))
 
 
-def _is_fixed(line: Line, position: int, tensor: Tensor) -> bool:
+def _is_fixed(line: Line, position: int, tensor: JaxprArray) -> bool:
     """Whether no result can take over an operand: a constant, or read in another order."""
     return tensor.kind == "constant" or line.through(position)
 
@@ -164,7 +164,7 @@ def _formula_effects(line: Line) -> Effects:
     pairs = [
         InPlace(position, 0)
         for position, atom in enumerate(line.inputs)
-        if isinstance(atom, Tensor)
+        if isinstance(atom, JaxprArray)
         and atom.kind != "constant"
         and atom not in moved
         and atom.shape == result.shape

@@ -28,7 +28,14 @@ from math import prod
 from typing import Final
 
 from arenaplan.formats.jaxpr.jaxpr_operators import REDUCTIONS
-from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Number, Program, Tensor, joined
+from arenaplan.formats.jaxpr.jaxpr_program import (
+    Equation,
+    JaxprArray,
+    JaxprProgram,
+    Line,
+    Number,
+    joined,
+)
 from arenaplan.formats.jaxpr.sink import reduce, sink
 from arenaplan.graph.ops import array_bytes
 
@@ -51,18 +58,20 @@ _FREE: Final = ("left", "right")
 
 
 def fold(
-    program: Program, updated: Collection[Tensor] = (), replaced: Collection[Tensor] = ()
+    program: JaxprProgram,
+    updated: Collection[JaxprArray] = (),
+    replaced: Collection[JaxprArray] = (),
 ) -> None:
     """
     Run all passes.
 
     Parameters
     ----------
-    program : Program
+    program : JaxprProgram
         Changed in place, including loop and branch bodies.
-    updated : collection of Tensor
+    updated : collection of JaxprArray
         New contents of parameters and states, whose formulas are joined.
-    replaced : collection of Tensor
+    replaced : collection of JaxprArray
         The old contents.
     """
     drop(program)
@@ -82,19 +91,19 @@ def fold(
                 fold(body)
 
 
-def drop(program: Program) -> None:
+def drop(program: JaxprProgram) -> None:
     """Remove pure lines whose results are not needed."""
-    needed = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+    needed = {atom for atom in program.outputs if isinstance(atom, JaxprArray)}
     kept = []
     for line in reversed(program.lines):
         is_pure = all(equation.is_pure for equation in line.equations)
         if not is_pure or not needed.isdisjoint(out for out in line.outputs if out is not None):
             kept.append(line)
-            needed.update(atom for atom in line.inputs if isinstance(atom, Tensor))
+            needed.update(atom for atom in line.inputs if isinstance(atom, JaxprArray))
     program.lines = kept[::-1]
 
 
-def settle(program: Program) -> None:
+def settle(program: JaxprProgram) -> None:
     """
     Turn results that depend only on constants into constants.
 
@@ -103,7 +112,7 @@ def settle(program: Program) -> None:
     """
     kept = []
     for line in program.lines:
-        tensors = [atom for atom in line.inputs if isinstance(atom, Tensor)]
+        tensors = [atom for atom in line.inputs if isinstance(atom, JaxprArray)]
         is_known = tensors and all(x.kind == "constant" and not x.is_outside for x in tensors)
         outputs = [out for out in line.outputs if out is not None]
         if is_known and line.main.is_pure and _bytes(outputs) <= _bytes(set(tensors)):
@@ -118,9 +127,9 @@ def settle(program: Program) -> None:
 # -- arrays made of numbers, and repeated elements ----------------------------------------------
 
 
-def generate(program: Program) -> None:
+def generate(program: JaxprProgram) -> None:
     """Let readers compute arrays that depend on numbers alone."""
-    chains: dict[Tensor, list[Equation]] = {}
+    chains: dict[JaxprArray, list[Equation]] = {}
     """The equations that compute such an array, in order."""
     lines = []
     for line in program.lines:
@@ -130,7 +139,7 @@ def generate(program: Program) -> None:
             chains[result] = chain
             continue
         for position, atom in enumerate(line.main.inputs):
-            if not isinstance(atom, Tensor) or atom not in chains:
+            if not isinstance(atom, JaxprArray) or atom not in chains:
                 continue
             if line.main.is_elementwise or atom.shape == ():
                 line.before = joined(line.before, chains[atom])
@@ -140,13 +149,13 @@ def generate(program: Program) -> None:
                 line.main.inputs[position] = made.main.result
         lines.append(line)
     for position, atom in enumerate(program.outputs):
-        if isinstance(atom, Tensor) and atom in chains:
+        if isinstance(atom, JaxprArray) and atom in chains:
             lines.append(_made(chains[atom]))
             program.outputs[position] = lines[-1].main.result
     program.lines = lines
 
 
-def _chain(equation: Equation, chains: dict[Tensor, list[Equation]]) -> list[Equation] | None:
+def _chain(equation: Equation, chains: dict[JaxprArray, list[Equation]]) -> list[Equation] | None:
     """Return the equations that compute a result from numbers alone, ``None`` if none do."""
     if not (
         equation.is_elementwise or equation.primitive == "iota" or equation.primitive in _INDEX_MAPS
@@ -167,12 +176,12 @@ def _made(chain: list[Equation]) -> Line:
     """Return a line that computes a new array from numbers."""
     last, result = chain[-1], chain[-1].result
     assert result is not None
-    fresh = Tensor(result.shape, result.dtype)
+    fresh = JaxprArray(result.shape, result.dtype)
     main = Equation(last.primitive, list(last.inputs), [fresh], last.params, last.source)
     return Line(main, chain[:-1])
 
 
-def broadcast(program: Program) -> None:
+def broadcast(program: JaxprProgram) -> None:
     """Let elementwise operators repeat elements of smaller operands."""
     makers = program.makers()
     for line in program.lines:
@@ -180,7 +189,7 @@ def broadcast(program: Program) -> None:
             continue
         for atom in line.main.inputs:
             chain: list[Equation] = []
-            while isinstance(atom, Tensor) and (maker := makers.get(atom)) and _repeats(maker):
+            while isinstance(atom, JaxprArray) and (maker := makers.get(atom)) and _repeats(maker):
                 chain.insert(0, maker.main)
                 atom = maker.main.inputs[0]
             line.before = joined(line.before, chain)
@@ -192,7 +201,7 @@ def _repeats(line: Line) -> bool:
     return (
         line.main.primitive == "broadcast_in_dim"
         and len(line.main.inputs) == 1
-        and isinstance(x, Tensor)
+        and isinstance(x, JaxprArray)
         and y is not None
         and prod(y.shape) > prod(x.shape)
     )
@@ -201,7 +210,7 @@ def _repeats(line: Line) -> bool:
 # -- transposes -----------------------------------------------------------------------------------
 
 
-def transpose(program: Program) -> None:
+def transpose(program: JaxprProgram) -> None:
     """
     Let kernels write and read in another dimension order.
 
@@ -209,7 +218,7 @@ def transpose(program: Program) -> None:
     several products of a batch. Elementwise operators and reductions read with any strides.
     Convolutions read weights backwards.
     """
-    results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+    results = {atom for atom in program.outputs if isinstance(atom, JaxprArray)}
     readers = program.readers()
     gone: set[Equation] = set()
     for line in program.lines:
@@ -223,7 +232,7 @@ def transpose(program: Program) -> None:
     for line in reversed(program.lines):
         y, x = line.main.result, line.main.inputs[0] if line.main.inputs else None
         is_strided = line.main.primitive in ("transpose", "rev")
-        if not is_strided or y is None or not isinstance(x, Tensor):
+        if not is_strided or y is None or not isinstance(x, JaxprArray):
             continue
         found = readers.get(y, [])
         able = [reader for reader in found if _reads_strided(reader, line.main)]
@@ -240,7 +249,7 @@ def transpose(program: Program) -> None:
 
 
 def _behind(
-    line: Line, readers: dict[Tensor, list[Line]], results: Collection[Tensor]
+    line: Line, readers: dict[JaxprArray, list[Line]], results: Collection[JaxprArray]
 ) -> list[Equation]:
     """Return the equations, ending in a transpose, through which a product can write."""
     (lhs_contracted, rhs_contracted), (lhs_batch, rhs_batch) = line.main.params["dimension_numbers"]
@@ -289,7 +298,7 @@ def _reads_strided(reader: Line, made: Equation) -> bool:
     inner = max((axis for axis, dim in enumerate(source.shape) if dim > 1), default=None)
     for atom, batch in zip(main.inputs, batches, strict=True):
         chain: list[Equation] = []
-        while isinstance(atom, Tensor) and atom in transposes:
+        while isinstance(atom, JaxprArray) and atom in transposes:
             chain.insert(0, transposes[atom])
             (atom,) = chain[0].inputs
         if atom is not result or inner is None:
@@ -331,14 +340,14 @@ def _innermost(sides: list[str | None], shape: tuple[int, ...]) -> str | None:
 # -- updates --------------------------------------------------------------------------------------
 
 
-def update(program: Program, updated: Collection[Tensor]) -> None:
+def update(program: JaxprProgram, updated: Collection[JaxprArray]) -> None:
     """
     Join elementwise formulas for new contents, as far as joining needs no more bytes.
 
     An equation joins if the arrays needed instead of the result are not larger, not counting arrays
     that live anyway: inputs, constants, and program results.
     """
-    results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+    results = {atom for atom in program.outputs if isinstance(atom, JaxprArray)}
     places = {line: place for place, line in enumerate(program.lines)}
     makers, readers = program.makers(), program.readers()
     gone: set[Line] = set()
@@ -361,13 +370,13 @@ def update(program: Program, updated: Collection[Tensor]) -> None:
         last.before, last.is_formula, last.name = before, True, "update"
         gone.update(members[:-1])
         for atom in last.inputs:
-            if isinstance(atom, Tensor):
+            if isinstance(atom, JaxprArray):
                 others = (line for line in readers[atom] if line not in gone)
                 readers[atom] = list(dict.fromkeys([*others, last]))
     program.lines = [line for line in program.lines if line not in gone]
 
 
-def _can_join(line: Line, like: Tensor) -> bool:
+def _can_join(line: Line, like: JaxprArray) -> bool:
     """Whether a line is elementwise, with the shape of ``like``."""
     result = line.main.result
     return (
@@ -382,9 +391,9 @@ def _can_join(line: Line, like: Tensor) -> bool:
 def _cone(
     last: Line,
     places: dict[Line, int],
-    makers: dict[Tensor, Line],
-    readers: dict[Tensor, list[Line]],
-    results: Collection[Tensor],
+    makers: dict[JaxprArray, Line],
+    readers: dict[JaxprArray, list[Line]],
+    results: Collection[JaxprArray],
     barred: Collection[Line],
 ) -> list[Line]:
     """Return the lines that only ``last`` depends on, including ``last``, in order."""
@@ -392,7 +401,7 @@ def _cone(
     assert like is not None
     found: list[Line] = []
     members, todo = {last}, [(-places[last], last)]
-    moved: set[Tensor] = set()
+    moved: set[JaxprArray] = set()
     """Arrays that members read at other element positions."""
     while todo:
         # The last line first, so that all readers of the result are already known.
@@ -406,9 +415,9 @@ def _cone(
             members.add(line)
         found.append(line)
         direct = set(line.main.inputs)
-        moved.update(x for x in line.inputs if isinstance(x, Tensor) and x not in direct)
+        moved.update(x for x in line.inputs if isinstance(x, JaxprArray) and x not in direct)
         for atom in direct:
-            if not isinstance(atom, Tensor) or atom in results or atom not in makers:
+            if not isinstance(atom, JaxprArray) or atom in results or atom not in makers:
                 continue
             maker = makers[atom]
             if maker not in barred and not maker.name and _can_join(maker, like):
@@ -416,16 +425,16 @@ def _cone(
     return found[::-1]
 
 
-def _costly(members: list[Line], results: Collection[Tensor]) -> set[Line]:
+def _costly(members: list[Line], results: Collection[JaxprArray]) -> set[Line]:
     """Return the lines that need more additional bytes than they make."""
-    leaves: dict[Tensor, frozenset[Tensor]] = {}
+    leaves: dict[JaxprArray, frozenset[JaxprArray]] = {}
     costly = set()
     for line in members:
         out = line.main.result
         assert out is not None
-        found: frozenset[Tensor] = frozenset()
+        found: frozenset[JaxprArray] = frozenset()
         for atom in line.inputs:
-            if isinstance(atom, Tensor):
+            if isinstance(atom, JaxprArray):
                 found |= leaves.get(atom, frozenset([atom]))
         lives = (x for x in found if x.kind == "activation" and x not in results)
         if line is not members[-1] and _bytes(lives) > _bytes([out]):
@@ -438,6 +447,6 @@ def _costly(members: list[Line], results: Collection[Tensor]) -> set[Line]:
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _bytes(tensors: Iterable[Tensor]) -> int:
+def _bytes(tensors: Iterable[JaxprArray]) -> int:
     """Return the total bytes of arrays."""
     return sum(array_bytes(tensor.shape, tensor.dtype) for tensor in tensors)

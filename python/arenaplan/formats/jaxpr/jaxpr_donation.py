@@ -14,12 +14,21 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from arenaplan.formats.jaxpr.emit import effects_of
-from arenaplan.formats.jaxpr.jaxpr_program import Atom, Equation, Line, Number, Program, Tensor
-from arenaplan.formats.trees import Pair
+from arenaplan.formats.jaxpr.jaxpr_program import (
+    Atom,
+    Equation,
+    JaxprArray,
+    JaxprProgram,
+    Line,
+    Number,
+)
+from arenaplan.formats.trees import DonatedPair
 from arenaplan.graph.ops import array_bytes
 
 
-def pairs_of_types(donated: Iterable[int], inputs: list[Any], outputs: list[Any]) -> list[Pair]:
+def pairs_of_types(
+    donated: Iterable[int], inputs: list[Any], outputs: list[Any]
+) -> list[DonatedPair]:
     """
     Return JAX's pairs for a compiled function: results in order, first fit by type.
 
@@ -34,27 +43,29 @@ def pairs_of_types(donated: Iterable[int], inputs: list[Any], outputs: list[Any]
     for position in donated:
         free.setdefault(inputs[position], []).append(position)
     return [
-        Pair(free[kind].pop(0), position) for position, kind in enumerate(outputs) if free.get(kind)
+        DonatedPair(free[kind].pop(0), position)
+        for position, kind in enumerate(outputs)
+        if free.get(kind)
     ]
 
 
 class WriteBack(NamedTuple):
     """A state, and the array that replaces the content, made by a line in the program."""
 
-    into: Tensor
-    value: Tensor
+    into: JaxprArray
+    value: JaxprArray
 
 
-def write_back(program: Program, pairs: Iterable[Pair]) -> list[WriteBack]:
+def write_back(program: JaxprProgram, pairs: Iterable[DonatedPair]) -> list[WriteBack]:
     """
     Bind new contents to the bytes of old contents.
 
     Parameters
     ----------
-    program : Program
+    program : JaxprProgram
         Changed in place: copies are added, and lines are reordered so that each line that replaces
         a content follows all readers of the content.
-    pairs : iterable of Pair
+    pairs : iterable of DonatedPair
         Each input and each output at most once.
 
     Returns
@@ -68,18 +79,18 @@ def write_back(program: Program, pairs: Iterable[Pair]) -> list[WriteBack]:
 class _Binder:
     """A run of :func:`write_back`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: JaxprProgram) -> None:
         self._program = program
         self._readers = program.readers()
         self._makers = program.makers()
         self._behind: dict[Line, list[Line]] = {}
         """Lines that replace a content, by lines that read this content."""
-        self._bound: dict[Tensor, Line] = {}
+        self._bound: dict[JaxprArray, Line] = {}
         """The line that replaces each state's content."""
-        self._values: set[Tensor] = set()
+        self._values: set[JaxprArray] = set()
         """The new contents."""
 
-    def run(self, pairs: list[Pair]) -> list[WriteBack]:
+    def run(self, pairs: list[DonatedPair]) -> list[WriteBack]:
         """Bind all pairs, the largest arrays first: theirs are the copies to avoid."""
         inputs, outputs = self._program.inputs, self._program.outputs
         changed = [pair for pair in pairs if inputs[pair.into] is not outputs[pair.result]]
@@ -98,19 +109,19 @@ class _Binder:
         self._arrange()
         return found
 
-    def _size(self, pair: Pair) -> int:
+    def _size(self, pair: DonatedPair) -> int:
         into = self._program.inputs[pair.into]
         return 0 if into is None else array_bytes(into.shape, into.dtype)
 
-    def _bind(self, into: Tensor, result: Atom) -> Tensor:
+    def _bind(self, into: JaxprArray, result: Atom) -> JaxprArray:
         """Return the array that replaces ``into``'s content: the result or a copy."""
         for _ in range(3):
-            if isinstance(result, Tensor) and self._is_bound(into, result):
+            if isinstance(result, JaxprArray) and self._is_bound(into, result):
                 return result
             result = self._copy(result)
         raise AssertionError("nothing depends on a copy of a copy")
 
-    def _is_bound(self, into: Tensor, value: Tensor) -> bool:
+    def _is_bound(self, into: JaxprArray, value: JaxprArray) -> bool:
         """Bind a result to an input's bytes, if the result's line can write there."""
         maker = self._makers.get(value)
         if maker is None or value in self._values:
@@ -145,10 +156,10 @@ class _Binder:
                 yield from self._readers.get(out, ())
         yield from self._behind.get(line, ())
 
-    def _copy(self, atom: Atom) -> Tensor:
+    def _copy(self, atom: Atom) -> JaxprArray:
         """Append a line that copies an array or a number, and return the copy."""
         assert atom is not None
-        made = Tensor(atom.shape, atom.dtype)
+        made = JaxprArray(atom.shape, atom.dtype)
         if isinstance(atom, Number):
             main = Equation("broadcast_in_dim", [atom], [made], {"shape": atom.shape}, None)
         else:
@@ -156,7 +167,7 @@ class _Binder:
         line = Line(main)
         self._program.lines.append(line)
         self._makers[made] = line
-        if isinstance(atom, Tensor):
+        if isinstance(atom, JaxprArray):
             self._readers.setdefault(atom, []).append(line)
             if atom in self._bound:
                 self._behind[line] = [self._bound[atom]]
@@ -183,7 +194,7 @@ class _Binder:
         self._program.lines = ordered
 
 
-def _takes_over(line: Line, into: Tensor, value: Tensor) -> bool:
+def _takes_over(line: Line, into: JaxprArray, value: JaxprArray) -> bool:
     """Whether a line that reads ``into`` may write ``value`` over it."""
     allowed = {(pair.input, pair.output) for pair in effects_of(line).in_place}
     output = line.outputs.index(value)

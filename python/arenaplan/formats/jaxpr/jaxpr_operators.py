@@ -9,31 +9,31 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from arenaplan.formats.named import Op
+from arenaplan.formats.named import NamedOp
 from arenaplan.graph import Effects, ops
 
 
-def _reshape(op: Op) -> ops.Operator | None:
+def _reshape(op: NamedOp) -> ops.Operator | None:
     """No operator if dimensions change places before."""
     return ops.RESHAPE if op.arguments.get("dimensions") is None else None
 
 
-def _transpose(op: Op) -> ops.Operator | None:
+def _transpose(op: NamedOp) -> ops.Operator | None:
     perm = op.integers("permutation")
     return None if perm is None else ops.Transpose(perm)
 
 
-def _concatenate(op: Op) -> ops.Operator | None:
+def _concatenate(op: NamedOp) -> ops.Operator | None:
     axis = op.integer("dimension", 0)
     return None if axis is None else ops.Concat(axis)
 
 
-def _split(op: Op) -> ops.Operator | None:
+def _split(op: NamedOp) -> ops.Operator | None:
     axis = op.integer("axis", 0)
     return None if axis is None else ops.Split(axis)
 
 
-def _slice(op: Op) -> ops.Operator | None:
+def _slice(op: NamedOp) -> ops.Operator | None:
     starts, limits = op.integers("start_indices"), op.integers("limit_indices")
     if starts is None or limits is None or len(starts) != len(limits):
         return None
@@ -41,17 +41,17 @@ def _slice(op: Op) -> ops.Operator | None:
     return ops.Slice([range(*bounds) for bounds in zip(starts, limits, steps, strict=True)])
 
 
-def _reduce(op: Op) -> ops.Operator | None:
+def _reduce(op: NamedOp) -> ops.Operator | None:
     """The same elements if only dimensions of size 1 are removed."""
     (y,) = op.outputs
     return ops.RESHAPE if y is not None and prod(op.shape()) == prod(y.shape) else None
 
 
-def _scan(op: Op) -> ops.Operator:
+def _scan(op: NamedOp) -> ops.Operator:
     return ops.Loop(op.arguments["num_consts"], op.arguments["num_carry"])
 
 
-def _while(op: Op) -> ops.Operator:
+def _while(op: NamedOp) -> ops.Operator:
     first = op.arguments["cond_nconsts"] + op.arguments["body_nconsts"]
     return ops.Loop(first, len(op.inputs) - first)
 
@@ -83,7 +83,7 @@ _UPDATES = """
     scatter_add scatter_max scatter_min scatter_mul scatter_sub
 """
 
-OPERATORS: Final[ops.Table[Op]] = {
+OPERATORS: Final[ops.Table[NamedOp]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), ops.ELEMENTWISE),
     **dict.fromkeys(_FIRST_OPERAND.split(), ops.FIRST_OPERAND),
     **dict.fromkeys(_RESHAPES.split(), ops.RESHAPE),
@@ -108,7 +108,7 @@ def is_elementwise(primitive: str) -> bool:
     return OPERATORS.get(primitive) in (ops.ELEMENTWISE, ops.FIRST_OPERAND, ops.CONVERT)
 
 
-def node_effects(primitive: str, op: Op) -> Effects:
+def node_effects(primitive: str, op: NamedOp) -> Effects:
     """Return an equation's effects."""
     operator = ops.lookup(OPERATORS, primitive, op)
     effects = ops.effects_of(operator, ops.Operands(op.inputs, op.outputs))

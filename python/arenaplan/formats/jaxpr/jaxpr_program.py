@@ -20,7 +20,7 @@ RANDOM: Final = frozenset(["rng_uniform"])
 
 
 @dataclass(slots=True, eq=False)
-class Tensor:
+class JaxprArray:
     """An array in the program; the same object wherever the program mentions the array."""
 
     shape: Shape
@@ -50,7 +50,7 @@ class Number:
     dtype: str
 
 
-Atom: TypeAlias = "Tensor | Number | None"
+Atom: TypeAlias = "JaxprArray | Number | None"
 """An operand; ``None`` for a token, which only orders effects."""
 
 
@@ -60,11 +60,11 @@ class Equation:
 
     primitive: str
     inputs: list[Atom]
-    outputs: list[Tensor | None]
+    outputs: list[JaxprArray | None]
     params: Mapping[str, Any]
     source: Any
     """The equation of JAX; ``None`` for a copy that an importer added."""
-    bodies: tuple[Program, ...] = ()
+    bodies: tuple[JaxprProgram, ...] = ()
     """Programs that it runs one at a time: loops and branches."""
 
     @property
@@ -81,7 +81,7 @@ class Equation:
         return is_elementwise(self.primitive)
 
     @property
-    def result(self) -> Tensor | None:
+    def result(self) -> JaxprArray | None:
         """The only result, if there is only one."""
         return self.outputs[0] if len(self.outputs) == 1 else None
 
@@ -114,7 +114,7 @@ class Line:
         return [*self.before, self.main, *self.behind]
 
     @property
-    def outputs(self) -> list[Tensor | None]:
+    def outputs(self) -> list[JaxprArray | None]:
         """Arrays that get bytes."""
         return (self.behind[-1] if self.behind else self.main).outputs
 
@@ -143,17 +143,17 @@ class Line:
     def _leaf(self, atom: Atom) -> Atom:
         """Return the array with bytes shown by an operand, or the operand's number."""
         leaves = list(self._leaves([atom]))
-        if leaves == [] and isinstance(atom, Tensor):
+        if leaves == [] and isinstance(atom, JaxprArray):
             return Number(None, atom.shape, atom.dtype)
         return leaves[0] if leaves else atom
 
-    def _leaves(self, atoms: Iterable[Atom]) -> Iterator[Tensor]:
+    def _leaves(self, atoms: Iterable[Atom]) -> Iterator[JaxprArray]:
         """Yield each array with bytes that operands are computed from, once."""
         makers = {out: found for found in self.before for out in found.outputs if out is not None}
-        todo, seen = list(atoms)[::-1], set[Tensor]()
+        todo, seen = list(atoms)[::-1], set[JaxprArray]()
         while todo:
             atom = todo.pop()
-            if not isinstance(atom, Tensor) or atom in seen:
+            if not isinstance(atom, JaxprArray) or atom in seen:
                 continue
             seen.add(atom)
             if atom in makers:
@@ -163,25 +163,25 @@ class Line:
 
 
 @dataclass(slots=True, eq=False)
-class Program:
+class JaxprProgram:
     """A program whose calls are inlined."""
 
-    constants: list[Tensor]
-    inputs: list[Tensor | None]
+    constants: list[JaxprArray]
+    inputs: list[JaxprArray | None]
     lines: list[Line]
     outputs: list[Atom]
     ahead: list[Line] = field(default_factory=list)
     """Lines that make constants, once for all runs."""
 
-    def readers(self) -> dict[Tensor, list[Line]]:
+    def readers(self) -> dict[JaxprArray, list[Line]]:
         """Return the lines that read each array's bytes, each line once."""
-        readers: dict[Tensor, list[Line]] = {}
+        readers: dict[JaxprArray, list[Line]] = {}
         for line in self.lines:
             for atom in dict.fromkeys(line.inputs):
-                if isinstance(atom, Tensor):
+                if isinstance(atom, JaxprArray):
                     readers.setdefault(atom, []).append(line)
         return readers
 
-    def makers(self) -> dict[Tensor, Line]:
+    def makers(self) -> dict[JaxprArray, Line]:
         """Return the line that makes each array."""
         return {out: line for line in self.lines for out in line.outputs if out is not None}

@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 
 from arenaplan.formats.jaxpr.jaxpr_operators import CALLS
 from arenaplan.formats.jaxpr.unroll import unrolled
-from arenaplan.formats.trees import Donate, Pair, donated_pairs, subtree
+from arenaplan.formats.trees import Donate, DonatedPair, donated_pairs, subtree
 
 
-class TracedStep(NamedTuple):
+class JaxprStep(NamedTuple):
     """A training step as a program."""
 
     jaxpr: Any
-    pairs: list[Pair]
+    pairs: list[DonatedPair]
     """Which result replaces which donated input, both by position among all leaves."""
     donated: list[int]
     """Positions of all donated inputs."""
 
 
-def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0) -> TracedStep:
+def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0) -> JaxprStep:
     """
     Trace a step.
 
@@ -52,7 +52,7 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0)
     pairs, donated = donated_pairs(arguments, results, donate)
     if unroll:
         jaxpr = unrolled(jaxpr, unroll)
-    return TracedStep(jaxpr, pairs, donated)
+    return JaxprStep(jaxpr, pairs, donated)
 
 
 def donated_inputs(jaxpr: Any) -> list[int]:

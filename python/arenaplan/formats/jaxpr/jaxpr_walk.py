@@ -1,4 +1,4 @@
-"""From a jaxpr to a :class:`~arenaplan.formats.jaxpr.jaxpr_program.Program`."""
+"""From a jaxpr to a :class:`~arenaplan.formats.jaxpr.jaxpr_program.JaxprProgram`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from arenaplan.base.errors import (
 )
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.jaxpr.jaxpr_operators import BODIES, CALLS
-from arenaplan.formats.jaxpr.jaxpr_program import Atom, Equation, Line, Number, Program, Tensor
+from arenaplan.formats.jaxpr.jaxpr_program import (
+    Atom,
+    Equation,
+    JaxprArray,
+    JaxprProgram,
+    Line,
+    Number,
+)
 from arenaplan.graph.ops import BITS, Shape
 from arenaplan.graph.sizes import checked_bytes
 
@@ -25,7 +32,7 @@ _Scope: TypeAlias = "dict[Any, Atom]"
 """Operand by variable of a jaxpr."""
 
 
-class Walk:
+class JaxprWalk:
     """
     Reads a jaxpr.
 
@@ -42,7 +49,7 @@ class Walk:
         self._depth = depth
         self._lines: list[Line] = []
 
-    def run(self, jaxpr: Any, constants: Collection[int] = ()) -> Program:
+    def run(self, jaxpr: Any, constants: Collection[int] = ()) -> JaxprProgram:
         """Return a closed jaxpr's program; some inputs never change."""
         inputs = [
             _tensor(name, variable.aval, "constant" if i in constants else "input")
@@ -52,7 +59,7 @@ class Walk:
         ]
         return self._program(jaxpr, inputs)
 
-    def run_body(self, jaxpr: Any) -> Program:
+    def run_body(self, jaxpr: Any) -> JaxprProgram:
         """Return the program of a jaxpr whose inputs are elsewhere."""
         inputs = [
             _tensor(f"operand:{position}", variable.aval, "constant")
@@ -63,14 +70,14 @@ class Walk:
                 tensor.is_outside = True
         return self._program(jaxpr, inputs)
 
-    def _program(self, jaxpr: Any, inputs: list[Tensor | None]) -> Program:
+    def _program(self, jaxpr: Any, inputs: list[JaxprArray | None]) -> JaxprProgram:
         """Read the equations."""
         scope = self._constants(jaxpr)
-        constants = [atom for atom in scope.values() if isinstance(atom, Tensor)]
+        constants = [atom for atom in scope.values() if isinstance(atom, JaxprArray)]
         scope.update(zip(_open(jaxpr).invars, inputs, strict=True))
         self._equations(_open(jaxpr), scope)
         outputs = [_atom(atom, scope) for atom in _open(jaxpr).outvars]
-        return Program(constants, inputs, self._lines, outputs)
+        return JaxprProgram(constants, inputs, self._lines, outputs)
 
     def _constants(self, jaxpr: Any) -> _Scope:
         """Declare the constants that a jaxpr closes over."""
@@ -112,7 +119,7 @@ class Walk:
         """Read ``checkpoint_name``: the result is the operand, which gets a label."""
         atom = _atom(equation.invars[0], scope)
         scope[equation.outvars[0]] = atom
-        if isinstance(atom, Tensor) and not atom.label:
+        if isinstance(atom, JaxprArray) and not atom.label:
             atom.label = str(equation.params["name"])
 
     def _deeper(self, name: str) -> None:
@@ -125,21 +132,21 @@ class Walk:
         """Append an equation's line."""
         inputs = [_atom(atom, scope) for atom in equation.invars]
         bodies = tuple(self._bodies(equation, name))
-        outputs: list[Tensor | None] = []
+        outputs: list[JaxprArray | None] = []
         for variable in equation.outvars:
             outputs.append(_tensor(f"a result of {name}", variable.aval, "activation"))
             scope[variable] = outputs[-1]
         found = Equation(name, inputs, outputs, equation.params, equation, bodies)
         self._lines.append(Line(found))
 
-    def _bodies(self, equation: Any, name: str) -> Iterator[Program]:
+    def _bodies(self, equation: Any, name: str) -> Iterator[JaxprProgram]:
         """Yield the programs that a node runs, except programs for single elements."""
         is_control_flow = name in BODIES
         for jaxpr in self._jaxprs(equation.params.values()):
             inner = _open(jaxpr)
             if is_control_flow:
                 self._deeper(name)
-                yield Walk(self._core, self._depth).run_body(jaxpr)
+                yield JaxprWalk(self._core, self._depth).run_body(jaxpr)
                 self._depth -= 1
             elif any(getattr(variable.aval, "shape", None) != () for variable in inner.invars):
                 raise UnsupportedSubgraph(f"primitive {quoted(name)} runs a jaxpr in unknown ways")
@@ -181,13 +188,13 @@ def _input_names(jaxpr: Any) -> list[str]:
     return [f"in{position}" for position in range(len(jaxpr.invars))]
 
 
-def _tensor(name: str, aval: Any, kind: Any) -> Tensor | None:
+def _tensor(name: str, aval: Any, kind: Any) -> JaxprArray | None:
     """Return a new array; ``None`` for a token."""
     if "Token" in type(aval).__name__:
         return None
     shape, dtype = _type_of(name, aval)
     checked_bytes(name, shape, dtype)
-    return Tensor(shape, dtype, kind, "" if kind == "activation" else name)
+    return JaxprArray(shape, dtype, kind, "" if kind == "activation" else name)
 
 
 def _type_of(name: str, aval: Any) -> tuple[Shape, str]:

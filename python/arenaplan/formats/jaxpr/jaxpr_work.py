@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final
 
-from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Program, Tensor
+from arenaplan.formats.jaxpr.jaxpr_program import Equation, JaxprArray, JaxprProgram, Line
 from arenaplan.graph.ops import Array, convolution_operations, product_operations, roofline
 
 _SHOWN: Final = frozenset(["expand_dims", "reshape", "squeeze", "stop_gradient"])
@@ -34,20 +34,20 @@ def cost_of(line: Line) -> int:
 
 def _moved(line: Line) -> Iterator[Array]:
     """Yield the arrays that a line reads and writes, each once, with the elements read."""
-    read: dict[Tensor, int] = {}
+    read: dict[JaxprArray, int] = {}
     for equation in line.equations:
         for position, atom in enumerate(equation.inputs):
-            if isinstance(atom, Tensor):
+            if isinstance(atom, JaxprArray):
                 is_part = position == 0 and equation.primitive in _PARTS
                 elements = _made(equation) if is_part else prod(atom.shape)
                 read[atom] = read.get(atom, 0) + elements
     for atom in dict.fromkeys(line.inputs):
-        if isinstance(atom, Tensor):
+        if isinstance(atom, JaxprArray):
             yield Array((min(read[atom], prod(atom.shape)),), atom.dtype, False)
     yield from (out.operand for out in dict.fromkeys(line.outputs) if out is not None)
 
 
-def _total(program: Program) -> int:
+def _total(program: JaxprProgram) -> int:
     """Return a body's work per run."""
     return sum(cost_of(line) for line in program.lines)
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from arenaplan.formats.jaxpr.jaxpr_operators import REDUCTIONS
-from arenaplan.formats.jaxpr.jaxpr_program import Equation, Line, Program, Tensor, joined
+from arenaplan.formats.jaxpr.jaxpr_program import Equation, JaxprArray, JaxprProgram, Line, joined
 from arenaplan.graph.ops import array_bytes
 
 _CHEAP: Final = frozenset(
@@ -30,7 +30,7 @@ _ROUNDS: Final = 8
 """Most times that arrays at the fullest place are looked at."""
 
 
-def reduce(program: Program) -> None:
+def reduce(program: JaxprProgram) -> None:
     """
     Let reductions compute operands without other readers.
 
@@ -39,8 +39,8 @@ def reduce(program: Program) -> None:
     now = _Round(program, ())
     for line in program.lines:
         operand = line.main.inputs[0] if line.main.primitive in REDUCTIONS else None
-        maker = now.makers.get(operand) if isinstance(operand, Tensor) else None
-        if maker is None or line.before or not isinstance(operand, Tensor):
+        maker = now.makers.get(operand) if isinstance(operand, JaxprArray) else None
+        if maker is None or line.before or not isinstance(operand, JaxprArray):
             continue
         is_alone = now.readers[operand] == [line] and operand not in now.results
         if not is_alone or not maker.main.is_elementwise or maker.behind or not maker.main.is_pure:
@@ -48,21 +48,21 @@ def reduce(program: Program) -> None:
         longer = (
             x
             for x in maker.inputs
-            if isinstance(x, Tensor) and x in now.makers and now.last[x] < now.places[line]
+            if isinstance(x, JaxprArray) and x in now.makers and now.last[x] < now.places[line]
         )
         if sum(map(_bytes, set(longer))) <= _bytes(operand):
             line.before, line.is_formula = maker.equations, True
 
 
-def sink(program: Program, replaced: Collection[Tensor]) -> None:
+def sink(program: JaxprProgram, replaced: Collection[JaxprArray]) -> None:
     """
     Let readers after the peak compute cheap arrays, if fewer bytes are then live at the peak.
 
     Parameters
     ----------
-    program : Program
+    program : JaxprProgram
         Changed in place.
-    replaced : collection of Tensor
+    replaced : collection of JaxprArray
         Overwritten contents, which must not be read later than now.
     """
     for _ in range(_ROUNDS):
@@ -73,12 +73,12 @@ def sink(program: Program, replaced: Collection[Tensor]) -> None:
 class _Round:
     """The arrays live at the peak of the program's order."""
 
-    def __init__(self, program: Program, replaced: Collection[Tensor]) -> None:
+    def __init__(self, program: JaxprProgram, replaced: Collection[JaxprArray]) -> None:
         self._replaced = frozenset(replaced)
         self.places = {line: place for place, line in enumerate(program.lines)}
         self.readers = program.readers()
         self.makers = program.makers()
-        self.results = {atom for atom in program.outputs if isinstance(atom, Tensor)}
+        self.results = {atom for atom in program.outputs if isinstance(atom, JaxprArray)}
         self.last = {x: self._last_use(x) for x in self.makers}
         self._fullest = self._fullest_place()
 
@@ -86,13 +86,13 @@ class _Round:
         """Change readers, and return whether any changed."""
         # The latest first: a chain collapses from the end, by an array per round.
         crossing = sorted(filter(self._crosses, self.makers), key=self._place_of, reverse=True)
-        by_missing: dict[frozenset[Tensor], list[_Formula]] = {}
+        by_missing: dict[frozenset[JaxprArray], list[_Formula]] = {}
         for tensor in crossing:
             formula = self._formula(tensor)
             if formula is not None:
                 by_missing.setdefault(formula.missing, []).append(formula)
-        moved: set[Tensor] = set()
-        kept: set[Tensor] = set()
+        moved: set[JaxprArray] = set()
+        kept: set[JaxprArray] = set()
         """Leaves of arrays moved in this round."""
         for missing, formulas in sorted(by_missing.items(), key=lambda item: len(item[0])):
             chosen: list[_Formula] = []
@@ -109,11 +109,11 @@ class _Round:
                 kept = needed
         return bool(moved)
 
-    def _place_of(self, tensor: Tensor) -> int:
+    def _place_of(self, tensor: JaxprArray) -> int:
         """Return the place of the line that makes an array."""
         return self.places[self.makers[tensor]]
 
-    def _last_use(self, tensor: Tensor) -> int:
+    def _last_use(self, tensor: JaxprArray) -> int:
         """Return the place of an array's last reader; for a result, the place after all lines."""
         if tensor in self.results:
             return len(self.places)
@@ -132,20 +132,20 @@ class _Round:
                 best, most = place, alive
         return best
 
-    def _crosses(self, tensor: Tensor) -> bool:
+    def _crosses(self, tensor: JaxprArray) -> bool:
         """Whether an array is made before the peak and read after the peak."""
         maker = self.makers.get(tensor)
         if maker is None:
             return tensor not in self._replaced
         return self.places[maker] < self._fullest < self.last[tensor]
 
-    def _behind(self, tensor: Tensor) -> Iterator[Line]:
+    def _behind(self, tensor: JaxprArray) -> Iterator[Line]:
         """Yield the readers behind the fullest place."""
         for line in self.readers.get(tensor, ()):
             if self.places[line] > self._fullest:
                 yield line
 
-    def _formula(self, tensor: Tensor) -> _Formula | None:
+    def _formula(self, tensor: JaxprArray) -> _Formula | None:
         """Return how readers can compute an array; ``None`` if they cannot."""
         maker = self.makers[tensor]
         readers = list(self._behind(tensor))
@@ -159,13 +159,13 @@ class _Round:
         missing = frozenset(x for x in leaves if not self._crosses(x))
         return _Formula(tensor, equations, leaves, missing)
 
-    def _expanded(self, maker: Line) -> tuple[list[Equation], list[Tensor]]:
+    def _expanded(self, maker: Line) -> tuple[list[Equation], list[JaxprArray]]:
         """
         Return the cheap equations for a line's results, and the arrays that the equations read.
         """
         lines = {maker}
-        leaves: dict[Tensor, None] = {}
-        todo = [x for x in maker.inputs if isinstance(x, Tensor)]
+        leaves: dict[JaxprArray, None] = {}
+        todo = [x for x in maker.inputs if isinstance(x, JaxprArray)]
         while todo:
             tensor = todo.pop()
             made = self.makers.get(tensor)
@@ -173,7 +173,7 @@ class _Round:
             if made is not None and not self._crosses(tensor) and is_short and _is_cheap(made):
                 if made not in lines:
                     lines.add(made)
-                    todo += [x for x in made.inputs if isinstance(x, Tensor)]
+                    todo += [x for x in made.inputs if isinstance(x, JaxprArray)]
             else:
                 leaves[tensor] = None
         equations: list[Equation] = []
@@ -191,10 +191,10 @@ class _Round:
 class _Formula(NamedTuple):
     """A cheap array, in the form that readers can compute."""
 
-    result: Tensor
+    result: JaxprArray
     equations: list[Equation]
-    leaves: list[Tensor]
-    missing: frozenset[Tensor]
+    leaves: list[JaxprArray]
+    missing: frozenset[JaxprArray]
     """The leaves that are not live at the peak."""
 
 
@@ -213,6 +213,6 @@ def _computes(line: Line) -> bool:
     return not line.behind and (line.main.is_elementwise or line.main.primitive in REDUCTIONS)
 
 
-def _bytes(tensor: Tensor) -> int:
+def _bytes(tensor: JaxprArray) -> int:
     """Return an array's bytes."""
     return array_bytes(tensor.shape, tensor.dtype)

@@ -28,7 +28,7 @@ except ImportError as error:
 from arenaplan.formats.onnx.file import Source, is_text, read_model
 from arenaplan.formats.onnx.onnx_flow import emit_flow
 from arenaplan.formats.onnx.tensors import StoredTensor
-from arenaplan.formats.onnx.walk import Walk
+from arenaplan.formats.onnx.walk import OnnxWalk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +103,7 @@ def opened(model: ModelProto, path: Path | None, folder: Folder) -> Callable[[Bi
 
     def graph_with(bind: Bind | None) -> Graph:
         try:
-            graph = Walk(model, name, folder, bind, tensors, emit_flow).run()
+            graph = OnnxWalk(model, name, folder, bind, tensors, emit_flow).run()
             _check_text(graph)
         except (AttributeError, TypeError, UnicodeDecodeError) as error:
             # protobuf hands out bytes for text that is not UTF-8, or refuses to.

@@ -24,7 +24,7 @@ MAX_EXPANDED = 16_384
 """Nodes that functions and branches may expand to however small the model is."""
 
 
-class Budget:
+class ImportBudget:
     """
     Limits for work and memory while reading a model, relative to the model's size.
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from onnx import TensorProto
 
 from arenaplan.base.errors import InvalidOperand, ShapeMismatch
-from arenaplan.formats.onnx.operator_body import Body
+from arenaplan.formats.onnx.operator_body import BodyBuilder
 from arenaplan.graph.ops.own_ops import TRAINING
 
 
-def evicts(body: Body) -> bool:
+def evicts(body: BodyBuilder) -> bool:
     """Whether old entries may have to leave a cache that is as long as a window, or longer."""
     if not body.op.integer("sliding_window_cache", 0) or not body.name(3):
         return False
@@ -20,7 +20,7 @@ def evicts(body: Body) -> bool:
 
 
 def windowed(
-    body: Body, new: Sequence[str], starts: str, fresh: str
+    body: BodyBuilder, new: Sequence[str], starts: str, fresh: str
 ) -> tuple[str, list[str], list[str]]:
     """Return lengths, and keys and values for attention and as caches that drop old entries."""
     op = body.op
@@ -58,7 +58,7 @@ def windowed(
     return length, keys, [body("Slice", name, *cuts) for name in moved]
 
 
-def cached(body: Body, position: int, new: str, starts: str) -> str:
+def cached(body: BodyBuilder, position: int, new: str, starts: str) -> str:
     """Return a cache with new entries, in place of the old cache if long enough."""
     old = body.name(position)
     if not old:
@@ -77,7 +77,7 @@ def cached(body: Body, position: int, new: str, starts: str) -> str:
 # -- small integers -------------------------------------------------------------------------------
 
 
-def _bits(body: Body, at: int) -> int:
+def _bits(body: BodyBuilder, at: int) -> int:
     """Return the element bits of the key or value cache; 0 for floats."""
     op, part = body.op, "kv"[at]
     kind = op.text(f"{part}_quant_type", "NONE")
@@ -96,7 +96,7 @@ def _bits(body: Body, at: int) -> int:
     return bits
 
 
-def narrowed(body: Body, at: int, new: str) -> str:
+def narrowed(body: BodyBuilder, at: int, new: str) -> str:
     """Return new keys or values in cache form: rounded multiples of a scale."""
     bits = _bits(body, at)
     if not bits:
@@ -115,7 +115,7 @@ def narrowed(body: Body, at: int, new: str) -> str:
     return body.reshape(body("BitwiseOr", low, high), batch, heads, -1, half)
 
 
-def widened(body: Body, at: int, cache: str, width: int) -> str:
+def widened(body: BodyBuilder, at: int, cache: str, width: int) -> str:
     """Return keys or values in a cache as numbers for attention."""
     bits = _bits(body, at)
     if not bits:

@@ -18,7 +18,7 @@ from onnx import FunctionProto, TensorProto, helper, numpy_helper
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.cache_bodies import cached, evicts, narrowed, widened, windowed
 from arenaplan.formats.onnx.op import Op
-from arenaplan.formats.onnx.operator_body import Body, Write
+from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.state_bodies import STATE_BODIES
 from arenaplan.formats.onnx.tensors import numpy_dtype
@@ -34,7 +34,7 @@ _PADDING: Final = -10000.0
 def _biased(kind: str, **attributes: Any) -> Write:
     """Return an activation of input 0, plus input 1 if present."""
 
-    def write(body: Body) -> FunctionProto:
+    def write(body: BodyBuilder) -> FunctionProto:
         x = body.name(0)
         if body.name(1):
             x = body("Add", x, body.name(1))
@@ -43,32 +43,32 @@ def _biased(kind: str, **attributes: Any) -> Write:
     return write
 
 
-def _quick_gelu(body: Body) -> FunctionProto:
+def _quick_gelu(body: BodyBuilder) -> FunctionProto:
     return body.function(body("Swish", body.name(0), alpha=body.number("alpha", 1.702)))
 
 
-def _alike(body: Body) -> FunctionProto:
+def _alike(body: BodyBuilder) -> FunctionProto:
     """Return the standard operator with the same name, inputs and attributes."""
     op = body.op
     inputs = [body.name(position) for position in range(len(op.inputs))]
     return body.function(*body.several(op.type, inputs, len(op.outputs), **op.attributes))
 
 
-def _expand_dims(body: Body) -> FunctionProto:
+def _expand_dims(body: BodyBuilder) -> FunctionProto:
     return body.function(body("Unsqueeze", body.name(0), body.reshape(body.name(1), 1)))
 
 
 def _channels_last(kind: str, *more: int, **usual: Any) -> Write:
     """Return an operator on images with channels last, for a kernel with channels first."""
 
-    def write(body: Body) -> FunctionProto:
+    def write(body: BodyBuilder) -> FunctionProto:
         weights = [body.name(at) for at in more]
         return body.function(_channels_first(body, kind, [body.name(0), *weights], **usual))
 
     return write
 
 
-def _channels_first(body: Body, kind: str, inputs: Sequence[str], **usual: Any) -> str:
+def _channels_first(body: BodyBuilder, kind: str, inputs: Sequence[str], **usual: Any) -> str:
     """Return the result of an operator with channels first, for images with channels last."""
     rank = len(body.operand(0).shape)
     attributes = {**usual, **body.op.attributes}
@@ -90,7 +90,7 @@ def _channels_first(body: Body, kind: str, inputs: Sequence[str], **usual: Any) 
     return y
 
 
-def _skip_group_norm(body: Body) -> FunctionProto:
+def _skip_group_norm(body: BodyBuilder) -> FunctionProto:
     """Normalize a sum, with an optional bias; the sum may also be a result."""
     space = len(body.operand(0).shape) - 2
     behind = 0 if body.op.integer("channels_last", 1) else space
@@ -105,7 +105,7 @@ def _skip_group_norm(body: Body) -> FunctionProto:
     return body.function(_channels_first(body, "GroupNormalization", inputs, epsilon=1e-5), total)
 
 
-def _split_gelu(body: Body) -> FunctionProto:
+def _split_gelu(body: BodyBuilder) -> FunctionProto:
     """Multiply half of a sum by the activation of the other half."""
     width = body.operand(0).shape[-1]
     if width % 2:
@@ -114,17 +114,17 @@ def _split_gelu(body: Body) -> FunctionProto:
     return body.function(body("Mul", left, body("Gelu", right)))
 
 
-def _bias_add(body: Body) -> FunctionProto:
+def _bias_add(body: BodyBuilder) -> FunctionProto:
     return body.function(body("Add", body("Add", body.name(0), body.name(1)), body.name(2)))
 
 
-def _rms_norm(body: Body) -> FunctionProto:
+def _rms_norm(body: BodyBuilder) -> FunctionProto:
     epsilon, axis = body.number("epsilon", 1e-5), body.op.integer("axis", -1)
     y = body("RMSNormalization", body.name(0), body.name(1), axis=axis, epsilon=epsilon)
     return body.function(y, "")
 
 
-def _skip_norm(body: Body) -> FunctionProto:
+def _skip_norm(body: BodyBuilder) -> FunctionProto:
     """Normalize a sum, with an optional bias; the sum may also be a result."""
     is_simplified = body.op.type == "SkipSimplifiedLayerNormalization"
     scale, shift, bias = body.name(2), "" if is_simplified else body.name(3), body.name(4)
@@ -143,7 +143,7 @@ def _skip_norm(body: Body) -> FunctionProto:
     return body.function(*made, *[""] * (3 - count), total)
 
 
-def _embed_norm(body: Body) -> FunctionProto:
+def _embed_norm(body: BodyBuilder) -> FunctionProto:
     """Add and normalize rows from two or three tables."""
     batch, length = body.dims(0, 2)
     positions = body.name(3)
@@ -168,7 +168,7 @@ def _embed_norm(body: Body) -> FunctionProto:
     return body.function(y, lengths, total)
 
 
-def _gather_blocks(body: Body) -> FunctionProto | None:
+def _gather_blocks(body: BodyBuilder) -> FunctionProto | None:
     """Gather elements with a quantized type, and widen the elements."""
     op = body.op
     if op.input(0).dtype == "uint8":
@@ -187,7 +187,7 @@ def _gather_blocks(body: Body) -> FunctionProto | None:
 # -- attention ------------------------------------------------------------------------------------
 
 
-def _heads(body: Body, name: str, default: int | None = None) -> int:
+def _heads(body: BodyBuilder, name: str, default: int | None = None) -> int:
     """Return a number of heads."""
     count = body.op.integer(name, default)
     if count < 1:
@@ -195,14 +195,14 @@ def _heads(body: Body, name: str, default: int | None = None) -> int:
     return count
 
 
-def _width(body: Body, hidden: int, heads: int) -> int:
+def _width(body: BodyBuilder, hidden: int, heads: int) -> int:
     """Return a head's width."""
     if hidden % heads:
         raise body.op.error(ShapeMismatch, f"{heads} heads of {hidden} elements")
     return hidden // heads
 
 
-def _positions(body: Body, name: str, batch: int, length: int, *, are_first: bool) -> str:
+def _positions(body: BodyBuilder, name: str, batch: int, length: int, *, are_first: bool) -> str:
     """Return all elements' positions, where each row's first position may be given."""
     if not are_first:
         return name
@@ -210,7 +210,7 @@ def _positions(body: Body, name: str, batch: int, length: int, *, are_first: boo
     return body("Expand", moved, body.constant([batch, length]))
 
 
-def _rotary(body: Body) -> FunctionProto:
+def _rotary(body: BodyBuilder) -> FunctionProto:
     """Rotate; positions are given for all tokens, or for the first."""
     op = body.op
     body.refuse_attributes(scale=1.0, is_packed_batching=0)
@@ -234,7 +234,7 @@ def _rotary(body: Body) -> FunctionProto:
     return body.function(body("RotaryEmbedding", body.name(0), *tables, at, **attributes))
 
 
-def _by_section(body: Body, table: str) -> str:
+def _by_section(body: BodyBuilder, table: str) -> str:
     """Return a table row per token, in which each column belongs to one of three positions."""
     op = body.op
     (_, batch, length), pairs = body.dims(1, 3), body.dims(2, 2)[1]
@@ -255,7 +255,7 @@ def _by_section(body: Body, table: str) -> str:
     return chosen
 
 
-def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype: str) -> str:
+def _padding(body: BodyBuilder, position: int, batch: int, rows: int, keys: int, dtype: str) -> str:
     """Return the score addend for a padding mask; empty without a mask."""
     mask = body.op.optional(position)
     if mask is None:
@@ -288,7 +288,7 @@ def _padding(body: Body, position: int, batch: int, rows: int, keys: int, dtype:
     return body("Where", seen, body.constant(0, dtype), hidden)
 
 
-def _relative_bias(body: Body) -> FunctionProto:
+def _relative_bias(body: BodyBuilder) -> FunctionProto:
     """
     Look up a table row per distance between key and query, for all heads.
 
@@ -320,13 +320,13 @@ def _relative_bias(body: Body) -> FunctionProto:
     return body.function(body("Unsqueeze", apart, body.constant([0])))
 
 
-def _added(body: Body, first: str, second: str) -> str:
+def _added(body: BodyBuilder, first: str, second: str) -> str:
     """Return the sum of two optional values."""
     return body("Add", first, second) if first and second else first or second
 
 
 def _attend(
-    body: Body,
+    body: BodyBuilder,
     operands: Sequence[str],
     heads: tuple[int, int],
     outputs: int,
@@ -345,7 +345,7 @@ _SINKS: Final = 7
 """Position of scores without a value, among attention operands."""
 
 
-def _multi_head(body: Body) -> FunctionProto:
+def _multi_head(body: BodyBuilder) -> FunctionProto:
     """Queries, keys and values may share an array, and keys may be another sequence's cache."""
     op = body.op
     body.refuse_inputs(8, 9)
@@ -393,7 +393,7 @@ def _multi_head(body: Body) -> FunctionProto:
     return body.function(*made)
 
 
-def _attention(body: Body) -> FunctionProto:
+def _attention(body: BodyBuilder) -> FunctionProto:
     """Queries, keys and values are products with parts of one matrix."""
     op = body.op
     body.refuse_inputs(6)
@@ -409,7 +409,7 @@ def _attention(body: Body) -> FunctionProto:
     return _attended(body, parts, op.input(0).dtype, 3, 4, body.name(5))
 
 
-def _whole_attention(body: Body) -> FunctionProto:
+def _whole_attention(body: BodyBuilder) -> FunctionProto:
     """Queries, keys and values are parts of an integer product."""
     columns = body.dims(1, 2)[1]
     if columns % 3:
@@ -423,7 +423,7 @@ def _whole_attention(body: Body) -> FunctionProto:
 
 
 def _attended(
-    body: Body, parts: Sequence[str], dtype: str, mask_at: int, past_at: int, bias: str
+    body: BodyBuilder, parts: Sequence[str], dtype: str, mask_at: int, past_at: int, bias: str
 ) -> FunctionProto:
     """Return attention of queries on keys and values, appended to an optional past."""
     op = body.op
@@ -451,7 +451,7 @@ def _attended(
     return body.function(made[0], body("Concat", *both, axis=0))
 
 
-def _grouped(body: Body) -> FunctionProto:
+def _grouped(body: BodyBuilder) -> FunctionProto:
     """
     Attention whose heads share keys and values, which are written into a cache.
 
@@ -509,7 +509,9 @@ def _grouped(body: Body) -> FunctionProto:
     return body.function(y, *caches)
 
 
-def _turn(body: Body, names: list[str], counts: Sequence[int], width: int, starts: str) -> None:
+def _turn(
+    body: BodyBuilder, names: list[str], counts: Sequence[int], width: int, starts: str
+) -> None:
     """Rotate queries and keys by position."""
     batch, rows = body.op.input(0).shape[:2]
     rotated = 2 * body.dims(7, 2)[1]
@@ -557,4 +559,4 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
 
 def contrib_body(op: Op) -> FunctionProto | None:
     """Return the function for an operator in :data:`BODIES`; ``None`` if not needed."""
-    return BODIES[op.domain][op.type](Body(op))
+    return BODIES[op.domain][op.type](BodyBuilder(op))

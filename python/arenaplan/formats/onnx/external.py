@@ -27,7 +27,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
-class Span(NamedTuple):
+class FileSpan(NamedTuple):
     """The place of a tensor's bytes."""
 
     location: str
@@ -36,7 +36,7 @@ class Span(NamedTuple):
     length: int
 
 
-def read_span(name: str, entries: Iterable[tuple[str, str]], length: int) -> Span:
+def read_span(name: str, entries: Iterable[tuple[str, str]], length: int) -> FileSpan:
     """
     Return where tensor ``name`` with ``length`` bytes is stored, without opening a file.
 
@@ -61,7 +61,7 @@ def read_span(name: str, entries: Iterable[tuple[str, str]], length: int) -> Spa
             f"tensor {quoted(name)} has {stored} bytes of external data; its shape needs {length}",
         )
     _check_text(name, location)
-    return Span(location, offset, length)
+    return FileSpan(location, offset, length)
 
 
 def _number(name: str, fields: dict[str, str], key: str, default: int) -> int:
@@ -121,10 +121,10 @@ class Folder:
         # A file may have been cut since it was mapped; a read beyond its end ends the process.
         size = self.own.size() if isinstance(self.own, mmap.mmap) else len(self.own)
         if not 0 <= offset <= min(size, len(self.own)) - length:
-            raise _beyond(name, Span("", offset, length), size)
+            raise _beyond(name, FileSpan("", offset, length), size)
         return memoryview(self.own)[offset : offset + length]
 
-    def read(self, name: str, span: Span) -> memoryview:
+    def read(self, name: str, span: FileSpan) -> memoryview:
         """
         Return tensor ``name``'s bytes, read-only.
 
@@ -181,7 +181,7 @@ def mapped(file: io.FileIO, start: int, length: int) -> tuple[mmap.mmap, int]:
     return whole, before
 
 
-def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
+def _bytes_of(name: str, file: io.FileIO, span: FileSpan, size: int) -> memoryview:
     """Return a tensor's bytes."""
     end = span.offset + span.length
     # Bytes that the file does not have are not allocated.
@@ -203,7 +203,7 @@ def _bytes_of(name: str, file: io.FileIO, span: Span, size: int) -> memoryview:
     raise _beyond(name, span, size)
 
 
-def _beyond(name: str, span: Span, size: int) -> PlannerError:
+def _beyond(name: str, span: FileSpan, size: int) -> PlannerError:
     """Return the error for bytes that a file does not have."""
     where = quoted(span.location) if span.location else "the model's file"
     return fault(

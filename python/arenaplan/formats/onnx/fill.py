@@ -19,7 +19,7 @@ from onnx import AttributeProto, NodeProto, TensorProto
 from arenaplan.base.errors import PlannerError
 from arenaplan.formats.onnx.budget import MAX_FOLDED
 from arenaplan.formats.onnx.external import Folder
-from arenaplan.formats.onnx.op import Operand, Scope
+from arenaplan.formats.onnx.op import OnnxOperand, Scope
 from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.graph.ops import BITS, Shape
 from arenaplan.graph.sizes import MAX_RANK
@@ -39,7 +39,7 @@ def fill(nodes: Sequence[NodeProto], scope: Scope) -> list[NodeProto]:
     return rest
 
 
-def _filled(node: NodeProto, scope: Scope) -> Operand | None:
+def _filled(node: NodeProto, scope: Scope) -> OnnxOperand | None:
     """Return a ConstantOfShape node's result; ``None`` if the node is unusual."""
     names, attributes, outputs = node.input[:], node.attribute[:], node.output[:]
     if node.domain or not len(names) == len(attributes) == len(outputs) == 1:
@@ -54,7 +54,7 @@ def _filled(node: NodeProto, scope: Scope) -> Operand | None:
     data, dtype = element
     if prod(shape) * BITS[dtype] > 8 * MAX_FOLDED:
         return None
-    return Operand(name, shape, dtype, data, True)
+    return OnnxOperand(name, shape, dtype, data, True)
 
 
 # Networks repeat few shapes and elements many times.

@@ -26,11 +26,11 @@ from arenaplan.base.errors import (
     fault,
 )
 from arenaplan.base.quoting import listed, quoted
-from arenaplan.formats.onnx.budget import Budget
+from arenaplan.formats.onnx.budget import ImportBudget
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import domain_name, read_versions
 from arenaplan.formats.onnx.node_order import label, ordered
-from arenaplan.formats.onnx.op import Op, Operand, Scope, resolved_attributes
+from arenaplan.formats.onnx.op import OnnxOperand, Op, Scope, resolved_attributes
 from arenaplan.formats.onnx.tensors import StoredTensor
 
 FunctionKey: TypeAlias = tuple[str, str, str]
@@ -40,7 +40,7 @@ MAX_CALLS = 64
 """Deepest nesting of function calls; names grow with every level."""
 
 
-class Place(NamedTuple):
+class ResultPlace(NamedTuple):
     """The destination of a body's results."""
 
     caller: Frame
@@ -72,7 +72,7 @@ class Frame:
     """In a function: the call's attributes."""
     function: FunctionKey | None = None
     """The function whose body this is."""
-    place: Place | None = None
+    place: ResultPlace | None = None
     """``None`` for the graph itself."""
     is_sorted: bool = False
     """Whether the nodes still to come were put in order."""
@@ -117,9 +117,9 @@ def stored_tensors(graph: GraphProto, folder: Folder) -> dict[str, TensorProto]:
     return stored
 
 
-def stored_operand(tensor: StoredTensor) -> Operand:
+def stored_operand(tensor: StoredTensor) -> OnnxOperand:
     """Return an initializer as a constant."""
-    return Operand(tensor.name, tensor.shape, tensor.dtype, tensor, not tensor.is_external)
+    return OnnxOperand(tensor.name, tensor.shape, tensor.dtype, tensor, not tensor.is_external)
 
 
 def declared_types(*lists: Iterable[ValueInfoProto]) -> dict[str, ValueInfoProto]:
@@ -154,7 +154,7 @@ def open_branch(
         raise op.error(InvalidOperand, f"{name} has {len(results)} outputs")
     stored = stored_tensors(graph, folder)
     types = declared_types(graph.value_info, graph.output)
-    return inner_frame(frame, graph, types, prefix, Place(frame, results, op.outputs)), stored
+    return inner_frame(frame, graph, types, prefix, ResultPlace(frame, results, op.outputs)), stored
 
 
 def inner_frame(
@@ -162,7 +162,7 @@ def inner_frame(
     graph: GraphProto,
     types: Mapping[str, ValueInfoProto],
     prefix: str,
-    place: Place,
+    place: ResultPlace,
 ) -> Frame:
     """Return the frame of a subgraph, which sees the names around its node."""
     own: Scope = {}
@@ -232,9 +232,9 @@ class Functions:
         key: FunctionKey,
         frame: Frame,
         node: NodeProto,
-        inputs: Sequence[Operand | None],
+        inputs: Sequence[OnnxOperand | None],
         prefix: str,
-        budget: Budget,
+        budget: ImportBudget,
     ) -> Frame:
         """
         Return a call's frame.
@@ -269,7 +269,7 @@ class Functions:
             prefix,
             bound={**called.defaults, **dict(resolved_attributes(node.attribute, frame.bound))},
             function=key,
-            place=Place(frame, called.outputs, outputs),
+            place=ResultPlace(frame, called.outputs, outputs),
         )
 
     @property

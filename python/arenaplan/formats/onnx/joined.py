@@ -14,13 +14,13 @@ from math import prod
 from typing import TypeAlias
 
 from arenaplan.formats.onnx.node_facts import Result
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import OnnxOperand, Op
 
-Joined: TypeAlias = dict[tuple[int, int], tuple[list[int], Operand]]
+Joined: TypeAlias = dict[tuple[int, int], tuple[list[int], OnnxOperand]]
 """By first operand and axis: the latest concatenation's operands and result."""
 
 
-def nested(op: Op, results: Sequence[Result], joined: Joined) -> list[Operand | None]:
+def nested(op: Op, results: Sequence[Result], joined: Joined) -> list[OnnxOperand | None]:
     """Return a concatenation's operands, with an earlier concatenation as a single operand."""
     shape, _ = results[0]
     axis = _axis(op, len(shape))
@@ -38,7 +38,7 @@ def nested(op: Op, results: Sequence[Result], joined: Joined) -> list[Operand | 
 
 
 def note(
-    op: Op, operands: Sequence[Operand | None], result: Operand | None, joined: Joined
+    op: Op, operands: Sequence[OnnxOperand | None], result: OnnxOperand | None, joined: Joined
 ) -> None:
     """Remember a concatenation of ``operands``, as in the model."""
     own = _indices(operands)
@@ -46,7 +46,7 @@ def note(
         joined[own[0], _axis(op, len(result.shape))] = (own, result)
 
 
-def _indices(operands: Sequence[Operand | None]) -> list[int] | None:
+def _indices(operands: Sequence[OnnxOperand | None]) -> list[int] | None:
     """Return the values that are joined; ``None`` if some are constants or left out."""
     found = [known.index for known in operands if known is not None and known.source is None]
     indices = [index for index in found if index is not None]

@@ -33,10 +33,10 @@ from arenaplan.formats.onnx.frames import (
 )
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.onnx_work import are_pure, cost_of_bodies
-from arenaplan.formats.onnx.op import Absent, DataDependent, Items, Op, Operand, Scope
+from arenaplan.formats.onnx.op import Absent, DataDependent, Items, OnnxOperand, Op, Scope
 from arenaplan.formats.onnx.sequences import refuse_items, settle, walk_body
 from arenaplan.formats.onnx.tensors import StoredTensor
-from arenaplan.formats.onnx.walk import SEQUENCES, Walk
+from arenaplan.formats.onnx.walk import SEQUENCES, OnnxWalk
 from arenaplan.graph import Graph
 from arenaplan.graph.effects import NO_EFFECTS
 from arenaplan.graph.ops import Shape
@@ -54,30 +54,30 @@ from arenaplan.planner.bodies import (
 )
 
 
-class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
+class _Around(MutableMapping[str, "OnnxOperand | TensorProto | None"]):
     """
     The names visible in a subgraph: its own, and the names around its node.
 
     A captured value becomes an input of the subgraph on first use.
     """
 
-    def __init__(self, graph: Graph, outer: Walk, scope: Scope) -> None:
-        self.own: dict[str, Operand | TensorProto | None] = {}
-        self.captured: list[tuple[int, Operand]] = []
+    def __init__(self, graph: Graph, outer: OnnxWalk, scope: Scope) -> None:
+        self.own: dict[str, OnnxOperand | TensorProto | None] = {}
+        self.captured: list[tuple[int, OnnxOperand]] = []
         """The subgraph's captured inputs, with the captured values."""
-        self._known: dict[int, tuple[Operand, Operand]] = {}
+        self._known: dict[int, tuple[OnnxOperand, OnnxOperand]] = {}
         self._graph = graph
         self._outer = outer
         self._scope = scope
 
-    def __getitem__(self, name: str) -> Operand | TensorProto | None:
+    def __getitem__(self, name: str) -> OnnxOperand | TensorProto | None:
         if name not in self.own:
             if name not in self._scope:
                 raise KeyError(name)
             self.own[name] = self._brought(self._outer.lookup(self._scope, name))
         return self.own[name]
 
-    def _brought(self, known: Operand | None) -> Operand | None:
+    def _brought(self, known: OnnxOperand | None) -> OnnxOperand | None:
         """Return a captured value as a value inside, where a value has only one name."""
         if known is None or isinstance(known, Absent):
             return known
@@ -88,16 +88,18 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
         if found is None:
             name, shape, dtype = known.name, known.shape, known.dtype
             if known.source is not None:
-                inside = Operand(name, shape, dtype, known.source, known.inline)
+                inside = OnnxOperand(name, shape, dtype, known.source, known.inline)
             else:
-                inside = Operand(name, shape, dtype, index=self._graph.input(name, shape, dtype))
+                inside = OnnxOperand(
+                    name, shape, dtype, index=self._graph.input(name, shape, dtype)
+                )
                 assert inside.index is not None
                 self.captured.append((inside.index, known))
             # The outer value is kept alive, so that no other object gets its id.
             found = self._known[id(known)] = (known, inside)
         return found[1]
 
-    def __setitem__(self, name: str, value: Operand | TensorProto | None) -> None:
+    def __setitem__(self, name: str, value: OnnxOperand | TensorProto | None) -> None:
         self.own[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -113,13 +115,13 @@ class _Around(MutableMapping[str, "Operand | TensorProto | None"]):
         return len(self.own)
 
 
-class BodyWalk(Walk):
+class BodyWalk(OnnxWalk):
     """
     Walks a subgraph.
 
     Parameters
     ----------
-    outer : Walk
+    outer : OnnxWalk
         The walk with the node.
     frame : Frame
         The surrounding graph or function.
@@ -129,7 +131,7 @@ class BodyWalk(Walk):
         The node's attribute with the subgraph.
     """
 
-    def __init__(self, outer: Walk, frame: Frame, op: Op, name: str) -> None:
+    def __init__(self, outer: OnnxWalk, frame: Frame, op: Op, name: str) -> None:
         proto = op.attributes.get(name)
         if not isinstance(proto, GraphProto):
             raise op.error(InvalidAttribute, f"attribute {name!r} is missing")
@@ -157,11 +159,11 @@ class BodyWalk(Walk):
         """Declare an input; return its value in the graph."""
         name = self.inputs[position]
         index = self.graph.input(name, shape, dtype)
-        self.scope.own[name] = Operand(name, shape, dtype, index=index)
+        self.scope.own[name] = OnnxOperand(name, shape, dtype, index=index)
         self.draft.slots[index] = slot
         return index
 
-    def take(self, position: int, source: Operand, axis: int, at: int) -> None:
+    def take(self, position: int, source: OnnxOperand, axis: int, at: int) -> None:
         """Declare an input that in every round is a slice of a value around the node."""
         name = self.inputs[position]
         dims = source.shape
@@ -177,15 +179,15 @@ class BodyWalk(Walk):
             attributes={"operand": at, "axis": axis},
             domain=DOMAIN,
         )
-        self.scope.own[name] = Operand(name, shape, source.dtype, index=made)
+        self.scope.own[name] = OnnxOperand(name, shape, source.dtype, index=made)
 
-    def walk(self) -> list[Operand]:
+    def walk(self) -> list[OnnxOperand]:
         """Take in all nodes, and return the results."""
         with self.deeper(self._op):
             self._visit_all()
         return [self._result(name) for name in self.results]
 
-    def _result(self, name: str) -> Operand:
+    def _result(self, name: str) -> OnnxOperand:
         operand = self.lookup(self.scope, name) if name in self.scope else None
         if operand is None:
             raise self._op.error(
@@ -202,10 +204,10 @@ class BodyWalk(Walk):
         return declared(self._proto.input[position]).dims
 
 
-class Flow(NamedTuple):
+class FlowNode(NamedTuple):
     """A branch or loop as a node."""
 
-    operands: list[Operand | None]
+    operands: list[OnnxOperand | None]
     results: list[Result]
     bodies: list[Body]
     attributes: dict[str, object]
@@ -217,7 +219,9 @@ class Flow(NamedTuple):
     """How often a loop runs the body, if known."""
 
 
-def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def emit_flow(
+    walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]
+) -> list[OnnxOperand | None]:
     """
     Add a branch or loop to the graph, or settle a sequence; return the results.
 
@@ -246,14 +250,14 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
     graph = walk.graph
     # A carried value needs memory, even if its last state is not read.
     names = [*names, *[""] * (flow.carried - len(names))]
-    made: list[Operand | None] = []
+    made: list[OnnxOperand | None] = []
     for at, (name, (shape, dtype)) in enumerate(zip(names, flow.results, strict=False)):
         if not name and at >= flow.carried:
             made.append(None)
             continue
         shown = name or walk.unique(f"{op.name or op.type}.carried.{at}")
         checked_bytes(shown, shape, dtype)
-        made.append(Operand(shown, shape, dtype, index=graph.value(shown, shape, dtype)))
+        made.append(OnnxOperand(shown, shape, dtype, index=graph.value(shown, shape, dtype)))
     operands = tuple(None if known is None else walk.index_of(known) for known in flow.operands)
     results = tuple(None if known is None else known.index for known in made)
     label = next(filter(None, [op.name, *names]), op.type)
@@ -285,7 +289,7 @@ def emit_flow(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Op
 # -- branches -------------------------------------------------------------------------------
 
 
-def _branch(walk: Walk, frame: Frame, op: Op) -> Flow:
+def _branch(walk: OnnxWalk, frame: Frame, op: Op) -> FlowNode:
     """A node with both branches, only one of which runs."""
     condition = op.input(0)
     if condition.dtype != "bool" or condition.shape not in ((), (1,)):
@@ -297,17 +301,17 @@ def _branch(walk: Walk, frame: Frame, op: Op) -> Flow:
             raise op.error(InvalidOperand, f"{name} has {len(found)} outputs")
     for output, one, other in zip(op.outputs, *results, strict=True):
         _check_same(op, output, one, other)
-    operands: list[Operand | None] = [condition]
+    operands: list[OnnxOperand | None] = [condition]
     bodies = []
     for branch, found in zip(branches, results, strict=True):
         _capture(branch, operands, 1)
         branch.draft.results = [branch.index_of(known) for known in found]
         bodies.append(finish(branch.draft))
     kinds = [(known.shape, known.dtype) for known in results[0]]
-    return Flow(operands, kinds, bodies, {})
+    return FlowNode(operands, kinds, bodies, {})
 
 
-def _check_same(op: Op, output: str, one: Operand, other: Operand) -> None:
+def _check_same(op: Op, output: str, one: OnnxOperand, other: OnnxOperand) -> None:
     """Refuse branches that give a result different types."""
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         raise DataDependent(
@@ -322,7 +326,7 @@ def _check_same(op: Op, output: str, one: Operand, other: Operand) -> None:
         )
 
 
-def _capture(body: BodyWalk, operands: list[Operand | None], first: int) -> None:
+def _capture(body: BodyWalk, operands: list[OnnxOperand | None], first: int) -> None:
     """
     Add a body's captured values to the operands of its node.
 
@@ -339,7 +343,7 @@ def _capture(body: BodyWalk, operands: list[Operand | None], first: int) -> None
 # -- loops ----------------------------------------------------------------------------------
 
 
-def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
+def _loop(walk: OnnxWalk, frame: Frame, op: Op) -> FlowNode:
     """A body that runs a number of times, or until its condition is false."""
     _check_control(op)
     initial = [op.input(at) for at in range(2, len(op.inputs))]
@@ -351,7 +355,7 @@ def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
     if condition:
         # Where the body runs, the condition holds.
         shape = _single(body, 1)
-        body.scope.own[condition] = Operand(condition, shape, "bool", np.array(True), True)
+        body.scope.own[condition] = OnnxOperand(condition, shape, "bool", np.array(True), True)
     results = _carry(op, body, 2, initial)
     again, changed, scanned = results[0], results[1 : 1 + len(initial)], results[1 + len(initial) :]
     if again.dtype != "bool" or again.shape not in ((), (1,)):
@@ -372,17 +376,17 @@ def _loop(walk: Walk, frame: Frame, op: Op) -> Flow:
         )
     draft = body.draft
     draft.condition = None if _always(again, op) else body.index_of(again)
-    operands: list[Operand | None] = [op.optional(0), op.optional(1), *initial]
+    operands: list[OnnxOperand | None] = [op.optional(0), op.optional(1), *initial]
     kinds = _finish_loop(body, operands, changed, scanned, wanted, trips or 0, [0] * len(scanned))
-    return Flow(operands, kinds, [finish(draft)], {}, len(initial), 2, trips)
+    return FlowNode(operands, kinds, [finish(draft)], {}, len(initial), 2, trips)
 
 
-def _always(condition: Operand, op: Op) -> bool:
+def _always(condition: OnnxOperand, op: Op) -> bool:
     """Whether a condition is known to hold."""
     return condition.inline and bool(np.all(_peeked(condition, op)))
 
 
-def _peeked(operand: Operand, op: Op) -> np.ndarray:
+def _peeked(operand: OnnxOperand, op: Op) -> np.ndarray:
     """Return a constant's data."""
     return Op(op.name, op.type, "", op.version, [operand], [], {}, op.budget).array(0)
 
@@ -397,7 +401,7 @@ def _check_control(op: Op) -> None:
             raise op.error(InvalidOperand, f"its {what} is not a single {dtype}")
 
 
-def _trips(op: Op, again: Operand) -> int | None:
+def _trips(op: Op, again: OnnxOperand) -> int | None:
     """Return the number of rounds, if known."""
     limit, start = op.optional(0), op.optional(1)
     if start is not None and not start.inline:
@@ -415,7 +419,7 @@ def _single(body: BodyWalk, position: int) -> Shape:
     return (1,) if declared == (1,) else ()
 
 
-def _carry(op: Op, body: BodyWalk, first: int, initial: Sequence[Operand]) -> list[Operand]:
+def _carry(op: Op, body: BodyWalk, first: int, initial: Sequence[OnnxOperand]) -> list[OnnxOperand]:
     """Declare the carried values; return all of a body's results."""
     refuse_items(op)
     for at, known in enumerate(initial):
@@ -438,7 +442,7 @@ def _check_count(op: Op, body: BodyWalk, inputs: int, least: int) -> None:
 
 
 def _check_carried(
-    op: Op, body: BodyWalk, before: Sequence[Operand], after: Sequence[Operand]
+    op: Op, body: BodyWalk, before: Sequence[OnnxOperand], after: Sequence[OnnxOperand]
 ) -> None:
     """Refuse carried values whose type changes from round to round."""
     for name, old, new in zip(body.inputs[-len(before) :], before, after, strict=False):
@@ -452,9 +456,9 @@ def _check_carried(
 
 def _finish_loop(
     body: BodyWalk,
-    operands: list[Operand | None],
-    changed: Sequence[Operand],
-    scanned: Sequence[Operand],
+    operands: list[OnnxOperand | None],
+    changed: Sequence[OnnxOperand],
+    scanned: Sequence[OnnxOperand],
     wanted: Sequence[str],
     trips: int,
     axes: Sequence[int],
@@ -471,7 +475,9 @@ def _finish_loop(
     return kinds
 
 
-def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Operand | None]:
+def _unrolled(
+    walk: OnnxWalk, frame: Frame, op: Op, error: PlannerError
+) -> list[OnnxOperand | None]:
     """
     Return the results of a loop that is unrolled because shapes differ between rounds.
 
@@ -491,7 +497,7 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
     trips = None if limit is None else int(op.scalar(0))
     goes_on = start is None or bool(_peeked(start, op).all())
     carried = [op.input(at) for at in range(2, len(op.inputs))]
-    joined: list[list[Operand]] = [[] for _ in body.output[1 + len(carried) :]]
+    joined: list[list[OnnxOperand]] = [[] for _ in body.output[1 + len(carried) :]]
     prefix = op.name or frame.prefix + next(filter(None, op.outputs), op.type)
     number = 0
     while goes_on and (trips is None or number < trips):
@@ -504,12 +510,12 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
             raise DataDependent(again, error)
         goes_on = bool(_peeked(again, op).all())
         number += 1
-    made: list[Operand | None] = [*carried]
+    made: list[OnnxOperand | None] = [*carried]
     for at, rows in enumerate(joined):
         if not rows:
             raise error  # Without rows, a stacked result's shape is unknown.
         name = f"{prefix[:64]}/joined.{at}"
-        axis = Operand(f"{name}.axis", (1,), "int64", np.array([0]), True)
+        axis = OnnxOperand(f"{name}.axis", (1,), "int64", np.array([0]), True)
         parts = [
             walk.apply("Unsqueeze", [row, axis], walk.unique(f"{name}.{number}"))
             for number, row in enumerate(rows)
@@ -519,12 +525,12 @@ def _unrolled(walk: Walk, frame: Frame, op: Op, error: PlannerError) -> list[Ope
 
 
 def _round(
-    walk: Walk, frame: Frame, op: Op, number: int, carried: Sequence[Operand]
-) -> list[Operand]:
+    walk: OnnxWalk, frame: Frame, op: Op, number: int, carried: Sequence[OnnxOperand]
+) -> list[OnnxOperand]:
     """Walk a loop's body once, inline, and return the results."""
     name = op.outputs[0] or op.type
-    counter = Operand(f"{name}.number", (), "int64", np.array(number), True)
-    condition = Operand(f"{name}.condition", (), "bool", np.array(True), True)
+    counter = OnnxOperand(f"{name}.number", (), "int64", np.array(number), True)
+    condition = OnnxOperand(f"{name}.condition", (), "bool", np.array(True), True)
     given = [counter, condition, *carried]
     return walk_body(walk, frame, op, op.attributes["body"], f"{number}", given)
 
@@ -532,7 +538,7 @@ def _round(
 # -- scans ----------------------------------------------------------------------------------
 
 
-def _scan(walk: Walk, frame: Frame, op: Op) -> Flow:
+def _scan(walk: OnnxWalk, frame: Frame, op: Op) -> FlowNode:
     """A body that runs over slices of operands."""
     if op.version < 9:
         raise op.error(UnsupportedSubgraph, "Scan of version 8 runs over a batch of sequences")
@@ -557,7 +563,7 @@ def _scan(walk: Walk, frame: Frame, op: Op) -> Flow:
     _check_carried(op, body, initial, changed)
     ends = _listed(op, "scan_output_axes", len(scanned))
     ends = [op.axis(axis, len(x.shape) + 1) for axis, x in zip(ends, scanned, strict=True)]
-    operands: list[Operand | None] = [*initial, *slices]
+    operands: list[OnnxOperand | None] = [*initial, *slices]
     kinds = _finish_loop(body, operands, changed, scanned, op.outputs[split:], trips, ends)
     attributes = {
         "trips": trips,
@@ -565,7 +571,7 @@ def _scan(walk: Walk, frame: Frame, op: Op) -> Flow:
         "axes": tuple(ends),
         "backward": tuple(_listed(op, "scan_output_directions", len(scanned))),
     }
-    return Flow(operands, kinds, [finish(body.draft)], attributes, split, rounds=trips)
+    return FlowNode(operands, kinds, [finish(body.draft)], attributes, split, rounds=trips)
 
 
 def _listed(op: Op, name: str, count: int) -> list[int]:
@@ -576,7 +582,7 @@ def _listed(op: Op, name: str, count: int) -> list[int]:
     return [0] * count if found is None else list(found)
 
 
-_FLOWS: dict[str, Callable[[Walk, Frame, Op], Flow]] = {
+_FLOWS: dict[str, Callable[[OnnxWalk, Frame, Op], FlowNode]] = {
     "If": _branch,
     "Loop": _loop,
     "Scan": _scan,

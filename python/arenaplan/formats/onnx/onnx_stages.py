@@ -30,11 +30,11 @@ from arenaplan.formats.onnx.frames import Frame
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.node_order import captured, subgraphs
 from arenaplan.formats.onnx.onnx_flow import emit_flow
-from arenaplan.formats.onnx.op import Items, Op, Operand, Pending, Scope
+from arenaplan.formats.onnx.op import Items, OnnxOperand, Op, Pending, Scope
 from arenaplan.formats.onnx.rules import rule_of
 from arenaplan.formats.onnx.rules.schema_rules import has_schema, infer
 from arenaplan.formats.onnx.tensors import StoredTensor
-from arenaplan.formats.onnx.walk import FLOWS, Walk
+from arenaplan.formats.onnx.walk import FLOWS, OnnxWalk
 from arenaplan.formats.partial import (
     DECIDING,
     NOTHING_KNOWN,
@@ -72,7 +72,7 @@ def open_partial(source: Source, bind: Bind | None = None) -> PartialWith:
     return partial_with
 
 
-class StagedWalk(Walk):
+class StagedWalk(OnnxWalk):
     """
     A walk that passes over nodes whose sizes are not known yet.
 
@@ -99,10 +99,10 @@ class StagedWalk(Walk):
         super()._add_inputs(scope, infos)
         for name in infos:
             known = scope[name]
-            assert isinstance(known, Operand)
+            assert isinstance(known, OnnxOperand)
             self._told(known)
 
-    def keep(self, operands: Sequence[Operand]) -> None:
+    def keep(self, operands: Sequence[OnnxOperand]) -> None:
         """Note that nodes which are not in the graph yet will read some values."""
         values = self.graph.values
         for known in operands:
@@ -111,7 +111,7 @@ class StagedWalk(Walk):
             elif known.index is not None:
                 self.partial.awaited.add(values[known.index].name)
 
-    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Operand | None]:
+    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[OnnxOperand | None]:
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         operands = [known for known in op.inputs if known is not None]
         if subgraphs(node):
@@ -132,7 +132,7 @@ class StagedWalk(Walk):
         self.partial.waiting.append(op.label)
         return [Pending(name) if name else None for name in names]
 
-    def _told(self, operand: Operand | None) -> Operand | None:
+    def _told(self, operand: OnnxOperand | None) -> OnnxOperand | None:
         """Return a value with data, if the data is known."""
         if operand is not None and operand.source is None and operand.index is not None:
             operand.source = self._known.data.get(operand.name)
@@ -169,7 +169,7 @@ class StagedWalk(Walk):
             )
         )
 
-    def _check_bounds(self, frame: Frame, op: Op, made: Sequence[Operand | None]) -> None:
+    def _check_bounds(self, frame: Frame, op: Op, made: Sequence[OnnxOperand | None]) -> None:
         """Refuse results that are larger than the caller said."""
         for name, known in zip(op.outputs, made, strict=False):
             if known is None or isinstance(known, (Items, Pending)):
@@ -244,7 +244,7 @@ class StagedWalk(Walk):
             super()._add_output(name)
 
 
-def _numbers(op: Op) -> list[Operand]:
+def _numbers(op: Op) -> list[OnnxOperand]:
     """Return the operands that may say shapes, axes or sizes."""
     return [
         known

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.formats.onnx.rules import rule_of
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.rules.training_rules import REPLACES
@@ -15,7 +15,7 @@ from arenaplan.graph import ops
 if TYPE_CHECKING:
     from arenaplan.planner.bodies import Body
 
-Count: TypeAlias = Callable[[Op, Sequence["Operand | None"]], int]
+Count: TypeAlias = Callable[[Op, Sequence["OnnxOperand | None"]], int]
 
 RANDOM: Final = frozenset(
     [
@@ -26,7 +26,7 @@ RANDOM: Final = frozenset(
 """Operators that draw random numbers."""
 
 
-def cost_of(op: Op, outputs: Sequence[Operand | None]) -> int:
+def cost_of(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     """Return the work per run of a node without bodies, at least 1."""
     count = _OPERATIONS.get(op.type)
     operations = 0 if count is None else count(op, outputs)
@@ -34,7 +34,7 @@ def cost_of(op: Op, outputs: Sequence[Operand | None]) -> int:
 
 
 def cost_of_bodies(
-    bodies: Sequence[Body], rounds: int | None, moved: Sequence[Operand | None]
+    bodies: Sequence[Body], rounds: int | None, moved: Sequence[OnnxOperand | None]
 ) -> int:
     """
     Return the work per run of a node that runs one of several bodies, at least 1.
@@ -43,7 +43,7 @@ def cost_of_bodies(
     ----------
     rounds : int or None
         How often a loop runs the body; an unknown number counts as one.
-    moved : sequence of Operand or None
+    moved : sequence of OnnxOperand or None
         The node's operands and results.
     """
     most = max((sum(node.cost for node in body.graph.nodes) for body in bodies), default=0)
@@ -73,17 +73,17 @@ def is_pure(op: Op) -> bool:
 # -- operations of products ------------------------------------------------------------------------
 
 
-def _made(outputs: Sequence[Operand | None]) -> ops.Shape:
+def _made(outputs: Sequence[OnnxOperand | None]) -> ops.Shape:
     """Return the first present output's shape."""
     return next((known.shape for known in outputs if known is not None), ())
 
 
-def _gemm(op: Op, outputs: Sequence[Operand | None]) -> int:
+def _gemm(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     inner = op.input(0).shape[0 if op.attributes.get("transA") else 1]
     return ops.product_operations(_made(outputs), inner)
 
 
-def _matmul(op: Op, outputs: Sequence[Operand | None]) -> int:
+def _matmul(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     shape = op.input(0).shape or (1,)
     is_turned = op.attributes.get("transA") and len(shape) > 1
     return ops.product_operations(_made(outputs), shape[-2 if is_turned else -1])
@@ -92,35 +92,35 @@ def _matmul(op: Op, outputs: Sequence[Operand | None]) -> int:
 def _convolution(weights: int) -> Count:
     """Return the count for a convolution with weights at an input position."""
 
-    def count(op: Op, outputs: Sequence[Operand | None]) -> int:
+    def count(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
         return ops.convolution_operations(_made(outputs), op.input(weights).shape)
 
     return count
 
 
-def _turned_convolution(op: Op, outputs: Sequence[Operand | None]) -> int:
+def _turned_convolution(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     """Each operand element meets one filter."""
     return ops.convolution_operations(op.input(0).shape, op.input(1).shape)
 
 
-def _weight_gradient(op: Op, outputs: Sequence[Operand | None]) -> int:
+def _weight_gradient(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     """Each element of the result's gradient meets one filter."""
     return ops.convolution_operations(op.input(1).shape, _made(outputs))
 
 
-def _convolution_gradients(op: Op, outputs: Sequence[Operand | None]) -> int:
+def _convolution_gradients(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     """Gradients of image and weights each take the convolution's operations."""
     passes = sum(known is not None for known in outputs[:2])
     return passes * ops.convolution_operations(op.input(0).shape, op.input(2).shape)
 
 
-def _recurrent(op: Op, outputs: Sequence[Operand | None]) -> int:
+def _recurrent(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     """Each row in each step meets the input and state weights, in each direction."""
     rows = prod(op.input(0).shape[:2])
     return 2 * rows * (prod(op.input(1).shape) + prod(op.input(2).shape))
 
 
-def _attention(op: Op, outputs: Sequence[Operand | None]) -> int:
+def _attention(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
     """Scores over all keys, and sums over all values."""
     keys = op.input(1).shape
     past = op.optional(4)

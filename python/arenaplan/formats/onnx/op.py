@@ -22,7 +22,7 @@ from arenaplan.base.errors import (
     PlannerError,
 )
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.onnx.budget import Budget
+from arenaplan.formats.onnx.budget import ImportBudget
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.node_facts import Facts, Result
 from arenaplan.formats.onnx.tensors import StoredTensor, numpy_dtype
@@ -31,7 +31,7 @@ from arenaplan.graph.origin import Origin
 from arenaplan.graph.values import Quantized
 
 Source: TypeAlias = "np.ndarray | StoredTensor | Folded | None"
-Scope: TypeAlias = "MutableMapping[str, Operand | TensorProto | None]"
+Scope: TypeAlias = "MutableMapping[str, OnnxOperand | TensorProto | None]"
 """Meanings of names; a stored tensor represents itself until used."""
 
 # Lookup in the message class is slow, and there are many attributes.
@@ -56,19 +56,21 @@ class DataDependent(Exception):
 
     Parameters
     ----------
-    operand : Operand, optional
+    operand : OnnxOperand, optional
         The deciding value, if there is only one.
     error : PlannerError, optional
         The error for refusing the model; a general error if left out.
     """
 
-    def __init__(self, operand: Operand | None = None, error: PlannerError | None = None) -> None:
+    def __init__(
+        self, operand: OnnxOperand | None = None, error: PlannerError | None = None
+    ) -> None:
         super().__init__()
         self.operand = operand
         self.error = error
 
 
-class Operand:
+class OnnxOperand:
     """A value: shape and type, and the data source if constant."""
 
     __slots__ = ("dtype", "index", "inline", "name", "shape", "source")
@@ -114,7 +116,7 @@ class Operand:
         return quantized_source(self)
 
 
-class Pending(Operand):
+class Pending(OnnxOperand):
     """A value whose size is not known yet; nodes that read the value wait, too."""
 
     __slots__ = ()
@@ -123,17 +125,17 @@ class Pending(Operand):
         super().__init__(name, (), "bool")
 
 
-class Items(Operand):
+class Items(OnnxOperand):
     """A sequence with a known number of values, not stored as a single array."""
 
     __slots__ = ("items",)
 
-    def __init__(self, name: str, items: Iterable[Operand]) -> None:
+    def __init__(self, name: str, items: Iterable[OnnxOperand]) -> None:
         super().__init__(name, (), "bool")
         self.items = tuple(items)
 
 
-class Absent(Operand):
+class Absent(OnnxOperand):
     """An optional value that is not there."""
 
     __slots__ = ()
@@ -165,10 +167,10 @@ class Op:
         type: str,  # noqa: A002
         domain: str,
         version: int,
-        inputs: list[Operand | None],
+        inputs: list[OnnxOperand | None],
         outputs: list[str],
         attributes: Mapping[str, Any],
-        budget: Budget,
+        budget: ImportBudget,
     ) -> None:
         self.name = name
         self.origin: Origin | None = None
@@ -201,14 +203,14 @@ class Op:
 
     # -- operands --------------------------------------------------------------
 
-    def input(self, position: int) -> Operand:
+    def input(self, position: int) -> OnnxOperand:
         """Return a required operand."""
         operand = self.inputs[position] if position < len(self.inputs) else None
         if operand is None:
             raise self.error(InvalidOperand, f"input {position} is missing")
         return operand
 
-    def optional(self, position: int) -> Operand | None:
+    def optional(self, position: int) -> OnnxOperand | None:
         """Return an operand that may be left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
@@ -359,7 +361,7 @@ def evaluate_now(
         raise op.error(InvalidOperand, f"cannot be folded: {error}") from error
 
 
-def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
+def peek(operand: OnnxOperand, budget: ImportBudget) -> np.ndarray | None:
     """Return a constant's data while a model is read; ``None`` if not at hand."""
     source = operand.source
     if isinstance(source, StoredTensor) and operand.inline and source.bytes <= KEPT:
@@ -370,7 +372,7 @@ def peek(operand: Operand, budget: Budget) -> np.ndarray | None:
     return compute(operand, budget) if operand.inline else None
 
 
-def compute(operand: Operand, budget: Budget | None) -> np.ndarray:
+def compute(operand: OnnxOperand, budget: ImportBudget | None) -> np.ndarray:
     """Return a constant's data; compute its inputs first, without recursion."""
     uses = _count_uses(operand)
     arrays: dict[int, np.ndarray] = {}
@@ -397,7 +399,7 @@ def compute(operand: Operand, budget: Budget | None) -> np.ndarray:
     return arrays[id(operand)]
 
 
-def quantized_source(operand: Operand) -> Quantized | None:
+def quantized_source(operand: OnnxOperand) -> Quantized | None:
     """Return the 8-bit integers behind a constant made by DequantizeLinear, if any."""
     source = operand.source
     if not isinstance(source, Folded) or source.op.type != "DequantizeLinear" or source.op.domain:
@@ -410,7 +412,7 @@ def quantized_source(operand: Operand) -> Quantized | None:
     return Quantized(integers, scale, zero, int(op.attributes.get("axis", 1)))
 
 
-def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
+def _data(operand: OnnxOperand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
     """Return a constant's data, given the data of its inputs."""
     source = operand.source
     if isinstance(source, Folded):
@@ -422,14 +424,14 @@ def _data(operand: Operand, arrays: Mapping[int, np.ndarray]) -> np.ndarray:
     raise InternalError(f"value {quoted(operand.name)} is not a constant")
 
 
-def _inputs(source: object) -> list[Operand]:
+def _inputs(source: object) -> list[OnnxOperand]:
     """Return the constants that a source is computed from."""
     if not isinstance(source, Folded):
         return []
     return [known for known in source.op.inputs if known is not None]
 
 
-def _count_uses(operand: Operand) -> dict[int, int]:
+def _count_uses(operand: OnnxOperand) -> dict[int, int]:
     """Return how often each constant below ``operand`` is read for the computation."""
     uses = {id(operand): 1}
     pending = [operand]

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, helper, numpy_helper
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch, UnsupportedOp
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.formats.onnx.tensors import numpy_dtype
 from arenaplan.graph.ops import Shape
 from arenaplan.graph.ops.own_ops import SINKS, TRAINING
@@ -18,14 +18,14 @@ VERSION: Final = 27
 """Version of standard operators in functions."""
 
 
-class Body:
+class BodyBuilder:
     """A function under construction for a node."""
 
     def __init__(self, op: Op) -> None:
         self.op = op
         self._nodes: list[NodeProto] = []
 
-    def operand(self, position: int) -> Operand:
+    def operand(self, position: int) -> OnnxOperand:
         """Return a required input with at least one dimension."""
         found = self.op.input(position)
         if not found.shape:
@@ -129,4 +129,4 @@ class Body:
         return float(value)
 
 
-Write: TypeAlias = "Callable[[Body], FunctionProto | None]"
+Write: TypeAlias = "Callable[[BodyBuilder], FunctionProto | None]"

@@ -11,7 +11,7 @@ from math import prod
 from typing import Final
 
 from arenaplan.base.errors import ShapeMismatch
-from arenaplan.formats.onnx.op import DataDependent, Op, Operand
+from arenaplan.formats.onnx.op import DataDependent, OnnxOperand, Op
 from arenaplan.formats.onnx.own_operators import OWN
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
 from arenaplan.formats.onnx.rules.elementwise_rules import (
@@ -207,7 +207,7 @@ _IGNORES: Final = {"CastLike": (1,)}
 """Inputs of which only the type is used, besides the inputs in :data:`OPERATORS`."""
 
 
-def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+def node_effects(op: Op, outputs: Sequence[OnnxOperand | None]) -> Effects:
     """Return the effects of an operator with known results."""
     own = OWN.get((op.domain, op.type))
     if own is not None:
@@ -235,7 +235,7 @@ def node_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
     return effects._replace(repeats=True) if ops.repeats(operator, node) else effects
 
 
-def _replacing(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+def _replacing(op: Op, outputs: Sequence[OnnxOperand | None]) -> Effects:
     """Permit an optimizer's results to overwrite the replaced operands."""
     pairs = []
     for position, result in REPLACES[op.type]:

@@ -16,16 +16,16 @@ from typing import Any, Final, TypeAlias
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.node_facts import Result
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.formats.onnx.symbol_schema import Schema, parsed, sorted_out, standard
 from arenaplan.graph import NO_EFFECTS, Effects, InPlace, ops
 from arenaplan.graph.ops.own_ops import TRAINING
 
 Results: TypeAlias = "Callable[[Op], Sequence[Result]]"
-EffectsRule: TypeAlias = "Callable[[Op, Sequence[Operand | None]], Effects]"
+EffectsRule: TypeAlias = "Callable[[Op, Sequence[OnnxOperand | None]], Effects]"
 
 
-def _no_effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+def _no_effects(op: Op, outputs: Sequence[OnnxOperand | None]) -> Effects:
     del op, outputs
     return NO_EFFECTS
 
@@ -51,7 +51,7 @@ class Own:
         return {**{k.name: k.default for k in known if k.default is not None}, **attributes}
 
     def checked(
-        self, node: str, inputs: Sequence[Operand | None], attributes: Mapping[str, Any]
+        self, node: str, inputs: Sequence[OnnxOperand | None], attributes: Mapping[str, Any]
     ) -> dict[str, Any]:
         """
         Return the attributes of a node in a file, with defaults.
@@ -67,7 +67,7 @@ class Own:
             raise type(error)(f"node {node}: {error}") from None
 
 
-def _may_be_taken(op: Op, outputs: Sequence[Operand | None], at: int) -> bool:
+def _may_be_taken(op: Op, outputs: Sequence[OnnxOperand | None], at: int) -> bool:
     x, y = op.optional(at), outputs[0]
     return (
         x is not None
@@ -176,7 +176,7 @@ def _own(
         Inputs whose bytes the operator does not read.
     """
 
-    def effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+    def effects(op: Op, outputs: Sequence[OnnxOperand | None]) -> Effects:
         found = ops.effects_of(meaning, ops.Operands(op.inputs, outputs), copies=True)
         taken = tuple(InPlace(at, 0) for at in takes_over if _may_be_taken(op, outputs, at))
         read = [pair for pair in writes if pair[0] not in ignores]

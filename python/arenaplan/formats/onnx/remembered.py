@@ -17,7 +17,7 @@ from arenaplan.formats.onnx.node_facts import Facts
 if TYPE_CHECKING:
     from onnx import AttributeProto
 
-    from arenaplan.formats.onnx.op import Operand
+    from arenaplan.formats.onnx.op import OnnxOperand
 
 _LONGEST: Final = 512
 """Attributes with more bytes are not cached: they hold data or a graph."""
@@ -30,7 +30,7 @@ def facts_of(
     domain: str,
     version: int,
     attributes: Sequence[AttributeProto],
-    inputs: Sequence[Operand | None],
+    inputs: Sequence[OnnxOperand | None],
     outputs: Sequence[str],
 ) -> Facts | None:
     """Return the facts about a node, which may have none yet; ``None`` for an unusual node."""

@@ -22,16 +22,22 @@ from arenaplan.base.errors import (
     UnsupportedDtype,
 )
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.onnx.frames import Frame, Place, inner_frame, stored_operand, stored_tensors
-from arenaplan.formats.onnx.op import Absent, Items, Op, Operand
+from arenaplan.formats.onnx.frames import (
+    Frame,
+    ResultPlace,
+    inner_frame,
+    stored_operand,
+    stored_tensors,
+)
+from arenaplan.formats.onnx.op import Absent, Items, OnnxOperand, Op
 from arenaplan.formats.onnx.tensors import StoredTensor
-from arenaplan.formats.onnx.walk import Walk
+from arenaplan.formats.onnx.walk import OnnxWalk
 
 _MOST_ITEMS: Final = 1 << 14
 """Most elements that a sequence can receive one by one."""
 
 
-def settle(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def settle(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     """
     Return the results of an operator on sequences or optional values.
 
@@ -59,15 +65,17 @@ def _position(op: Op, at: int, length: int, last: int) -> int:
     return position + length if position < 0 else position
 
 
-def _empty(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _empty(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     return [Items(names[0], ())]
 
 
-def _construct(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _construct(
+    walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]
+) -> list[OnnxOperand | None]:
     return [Items(names[0], [op.input(at) for at in range(len(op.inputs))])]
 
 
-def _insert(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _insert(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     items = list(_items(op).items)
     if len(items) >= _MOST_ITEMS:
         raise op.error(
@@ -78,7 +86,7 @@ def _insert(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Oper
     return [Items(names[0], items)]
 
 
-def _erase(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _erase(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     items = list(_items(op).items)
     at = -1 if op.optional(1) is None else _position(op, 1, len(items), len(items) - 1)
     if not items:
@@ -87,23 +95,23 @@ def _erase(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Opera
     return [Items(names[0], items)]
 
 
-def _at(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _at(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     items = _items(op).items
     return [items[_position(op, 1, len(items), len(items) - 1)]]
 
 
-def _length(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
-    return [Operand(names[0], (), "int64", np.array(len(_items(op).items)), True)]
+def _length(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
+    return [OnnxOperand(names[0], (), "int64", np.array(len(_items(op).items)), True)]
 
 
-def _concat(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _concat(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     items = _items(op).items
     if not items:
         raise op.error(InvalidOperand, "the sequence is empty")
     is_new = bool(op.integer("new_axis", 0))
     axis = op.axis(op.integer("axis"), len(items[0].shape) + is_new)
     if is_new:
-        where = Operand(f"{names[0]}.axis", (1,), "int64", np.array([axis]), True)
+        where = OnnxOperand(f"{names[0]}.axis", (1,), "int64", np.array([axis]), True)
         items = tuple(
             walk.apply("Unsqueeze", [item, where], walk.unique(f"{names[0]}.{number}"))
             for number, item in enumerate(items)
@@ -111,7 +119,7 @@ def _concat(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Oper
     return [walk.apply("Concat", items, names[0], axis=axis)]
 
 
-def _split(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _split(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     data = op.input(0)
     axis = op.axis(op.integer("axis", 0), len(data.shape))
     length = data.shape[axis]
@@ -133,7 +141,7 @@ def _split(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Opera
     for number, size in enumerate(sizes):
         name = f"{names[0]}.{number}"
         bounds = [
-            Operand(f"{name}.{what}", (1,), "int64", np.array([bound]), True)
+            OnnxOperand(f"{name}.{what}", (1,), "int64", np.array([bound]), True)
             for what, bound in (("start", start), ("end", start + size), ("axis", axis))
         ]
         part = walk.apply("Slice", [data, *bounds], walk.unique(name))
@@ -144,7 +152,7 @@ def _split(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Opera
     return [Items(names[0], parts)]
 
 
-def _map(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _map(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     """Walk the body once for each element."""
     body = op.attributes.get("body")
     if not isinstance(body, GraphProto):
@@ -164,8 +172,13 @@ def _map(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand
 
 
 def walk_body(
-    walk: Walk, frame: Frame, op: Op, body: GraphProto, label: str, given: Sequence[Operand]
-) -> list[Operand]:
+    walk: OnnxWalk,
+    frame: Frame,
+    op: Op,
+    body: GraphProto,
+    label: str,
+    given: Sequence[OnnxOperand],
+) -> list[OnnxOperand]:
     """
     Walk a subgraph in place of its node; return the results.
 
@@ -173,7 +186,7 @@ def walk_body(
     ----------
     label : str
         Part of the value names.
-    given : sequence of Operand
+    given : sequence of OnnxOperand
         Operands for the inputs.
     """
     op.budget.expand(op.label)
@@ -182,7 +195,7 @@ def walk_body(
             InvalidOperand, f"its body has {len(body.input)} inputs instead of {len(given)}"
         )
     name = op.name or frame.prefix + next(filter(None, op.outputs), op.type)
-    inner = inner_frame(frame, body, {}, f"{name[:64]}/{label}/", Place(frame, (), ()))
+    inner = inner_frame(frame, body, {}, f"{name[:64]}/{label}/", ResultPlace(frame, (), ()))
     for info, known in zip(body.input, given, strict=True):
         inner.own[info.name] = known
     for stored, proto in stored_tensors(body, walk.common.folder).items():
@@ -204,18 +217,20 @@ def walk_body(
 # -- optional values ------------------------------------------------------------------------
 
 
-def _optional(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _optional(
+    walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]
+) -> list[OnnxOperand | None]:
     known = op.optional(0)
     return [Absent(names[0]) if known is None else known]
 
 
-def _has(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _has(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     known = op.optional(0)
     is_there = known is not None and not isinstance(known, Absent)
-    return [Operand(names[0], (), "bool", np.array(is_there), True)]
+    return [OnnxOperand(names[0], (), "bool", np.array(is_there), True)]
 
 
-def _get(walk: Walk, frame: Frame, op: Op, names: Sequence[str]) -> list[Operand | None]:
+def _get(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[OnnxOperand | None]:
     known = op.input(0)
     if isinstance(known, Absent):
         raise op.error(InvalidOperand, f"optional value {quoted(known.name)} is not there")
@@ -237,7 +252,9 @@ def refuse_items(op: Op) -> None:
             raise op.error(UnsupportedDtype, f"its input {quoted(known.name)} is {kind}")
 
 
-_RULES: Final[Mapping[str, Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]]] = {
+_RULES: Final[
+    Mapping[str, Callable[[OnnxWalk, Frame, Op, Sequence[str]], list[OnnxOperand | None]]]
+] = {
     "ConcatFromSequence": _concat,
     "Optional": _optional,
     "OptionalGetElement": _get,

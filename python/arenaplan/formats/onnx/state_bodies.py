@@ -8,7 +8,7 @@ from typing import Any, Final
 from onnx import FunctionProto, TensorProto
 
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
-from arenaplan.formats.onnx.operator_body import Body, Write
+from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
 from arenaplan.graph.ops.own_ops import TRAINING
 
 _ACTIVATIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -21,7 +21,7 @@ _SWAPPED: Final = (0, 2, 1)
 """Dimension order with the last two swapped."""
 
 
-def _activated(body: Body, name: str, default: str) -> str:
+def _activated(body: BodyBuilder, name: str, default: str) -> str:
     """Return the name of a value after the activation given by an attribute."""
     kind = body.op.text("activation", default)
     if kind not in _ACTIVATIONS:
@@ -31,7 +31,7 @@ def _activated(body: Body, name: str, default: str) -> str:
     return name
 
 
-def _causal_convolution(body: Body) -> FunctionProto:
+def _causal_convolution(body: BodyBuilder) -> FunctionProto:
     """A convolution per channel that reads the current and earlier elements."""
     op = body.op
     body.refuse_attributes(
@@ -68,7 +68,7 @@ def _causal_convolution(body: Body) -> FunctionProto:
     return body.function(y, present)
 
 
-def _linear_attention(body: Body) -> FunctionProto:
+def _linear_attention(body: BodyBuilder) -> FunctionProto:
     """The standard operator; value heads may share queries and keys, too."""
     op = body.op
     body.refuse_attributes(state_window=0)
@@ -94,7 +94,7 @@ def _linear_attention(body: Body) -> FunctionProto:
     return body.function(*body.several("LinearAttention", names, 2, **attributes))
 
 
-def _gates(body: Body) -> FunctionProto:
+def _gates(body: BodyBuilder) -> FunctionProto:
     """The logarithms of decays, in single precision, and the update rates."""
     wide = body("Cast", body.name(0), to=TensorProto.FLOAT)
     decay = body("Softplus", body("Add", wide, body.name(1)))
@@ -102,7 +102,7 @@ def _gates(body: Body) -> FunctionProto:
     return body.function(decay, body("Sigmoid", body.name(3)) if body.name(3) else "")
 
 
-def _gated_norm(body: Body) -> FunctionProto:
+def _gated_norm(body: BodyBuilder) -> FunctionProto:
     """Parts as long as the scale are normalized, and multiplied by an activation."""
     shape, (width,) = body.operand(0).shape, body.dims(1, 1)
     if width < 1 or shape[-1] % width:
@@ -113,7 +113,7 @@ def _gated_norm(body: Body) -> FunctionProto:
     return body.function(body("Mul", body.reshape(y, *shape), gate))
 
 
-def _gated_add(body: Body) -> FunctionProto:
+def _gated_add(body: BodyBuilder) -> FunctionProto:
     body.refuse_inputs(3)
     return body.function(body("Add", body.name(0), body("Mul", body.name(1), body.name(2))))
 

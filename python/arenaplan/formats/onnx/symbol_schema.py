@@ -32,7 +32,7 @@ _KINDS: Final[Mapping[str, ArgumentKind]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class SchemaArgument:
     """An operator's input or output."""
 
     name: str
@@ -63,8 +63,8 @@ class Schema:
     name: str
     domain: str
     version: int
-    inputs: tuple[Argument, ...]
-    outputs: tuple[Argument, ...]
+    inputs: tuple[SchemaArgument, ...]
+    outputs: tuple[SchemaArgument, ...]
     attributes: Mapping[str, Attribute]
     doc: str = ""
 
@@ -148,7 +148,7 @@ def _function(call: str) -> ast.FunctionDef:
     return function
 
 
-def _arguments(given: ast.arguments) -> tuple[Argument, ...]:
+def _arguments(given: ast.arguments) -> tuple[SchemaArgument, ...]:
     """
     Return inputs or outputs: trailing arguments may be optional, and the last may be variadic.
     """
@@ -161,7 +161,9 @@ def _arguments(given: ast.arguments) -> tuple[Argument, ...]:
     if given.vararg is not None:
         rows.append((given.vararg, "variadic"))
     return tuple(
-        Argument(each.arg, "T" if each.annotation is None else ast.unparse(each.annotation), kind)
+        SchemaArgument(
+            each.arg, "T" if each.annotation is None else ast.unparse(each.annotation), kind
+        )
         for each, kind in rows
     )
 
@@ -221,8 +223,10 @@ def standard(name: str, domain: str = "") -> Schema | None:
     if schema.deprecated:
         return None
 
-    def argument(each: Any) -> Argument:
-        return Argument(each.name, _type(each.type_str), _KINDS[each.option.name], each.description)
+    def argument(each: Any) -> SchemaArgument:
+        return SchemaArgument(
+            each.name, _type(each.type_str), _KINDS[each.option.name], each.description
+        )
 
     attributes = {
         attribute.name: Attribute(

@@ -13,7 +13,7 @@ from onnx import TensorProto, numpy_helper
 
 from arenaplan.base.errors import UnsupportedDtype, UnsupportedModel, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.onnx.external import Folder, Span, read_span
+from arenaplan.formats.onnx.external import FileSpan, Folder, read_span
 from arenaplan.formats.onnx.lean import own_offset
 from arenaplan.graph.mapped import Reread
 from arenaplan.graph.ops import BITS, Shape
@@ -129,7 +129,7 @@ class StoredTensor:
         self.bytes = checked_bytes(name, shape, dtype)
         self._proto = proto
         self._folder = folder
-        self._span: Span | None = None
+        self._span: FileSpan | None = None
         self._loaded: weakref.ref[np.ndarray] | None = None
         """The elements, while in use: graphs from one model share the elements."""
         self._own: int | None = None

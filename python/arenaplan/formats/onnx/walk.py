@@ -29,7 +29,7 @@ from arenaplan.base.errors import (
 )
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.behind import shapes_behind
-from arenaplan.formats.onnx.budget import Budget
+from arenaplan.formats.onnx.budget import ImportBudget
 from arenaplan.formats.onnx.conversions import with_narrow_moves
 from arenaplan.formats.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.formats.onnx.evaluate import evaluator_of
@@ -56,8 +56,8 @@ from arenaplan.formats.onnx.op import (
     DataDependent,
     Folded,
     Items,
+    OnnxOperand,
     Op,
-    Operand,
     Pending,
     Scope,
     decode_attributes,
@@ -95,7 +95,7 @@ _FEW = 64
 _UNLIKE = BRANCHING | {"Constant"}
 """Operators whose attributes hold graphs or data."""
 
-EmitFlow: TypeAlias = "Callable[[Walk, Frame, Op, Sequence[str]], list[Operand | None]]"
+EmitFlow: TypeAlias = "Callable[[OnnxWalk, Frame, Op, Sequence[str]], list[OnnxOperand | None]]"
 """Adds a branch or loop to a walk's graph, and returns the results."""
 
 
@@ -104,13 +104,13 @@ class Common(NamedTuple):
 
     folder: Folder
     functions: Functions
-    budget: Budget
+    budget: ImportBudget
     dims: Dims
     flows: EmitFlow
     tensors: dict[str, StoredTensor]
 
 
-class Walk:
+class OnnxWalk:
     """
     Imports a model.
 
@@ -144,7 +144,7 @@ class Walk:
         scope: Scope = {**stored_tensors(graph, folder)}
         infos = _input_types(graph, scope)
         dims = Dims(bind, graph, infos)
-        common = Common(folder, functions, Budget(model), dims, flows, tensors)
+        common = Common(folder, functions, ImportBudget(model), dims, flows, tensors)
         self._begin(Graph(name), graph, common)
         versions = read_versions(model.opset_import, "the model")
         if not versions and model.ir_version < 3:
@@ -164,7 +164,7 @@ class Walk:
         self._proto = proto
         self._folder, self._functions = common.folder, common.functions
         self._budget, self._dims = common.budget, common.dims
-        self.decider: Operand | None = None
+        self.decider: OnnxOperand | None = None
         """Value whose data decides the latest node's sizes, if any."""
         self.depth = 0
         """Number of bodies around the walked body."""
@@ -172,7 +172,7 @@ class Walk:
         self._has_items = False
         self._taken: dict[str, int] = {}
         self._joined: Joined = {}
-        self._numbers: dict[tuple[object, ...], list[Operand | None]] = {}
+        self._numbers: dict[tuple[object, ...], list[OnnxOperand | None]] = {}
         """Positions and lengths computed by functions: all layers in a model ask for the same."""
         self._repeated: set[int | None] = set()
         """Values of nodes that may run again for each reader."""
@@ -215,7 +215,7 @@ class Walk:
                 scope[name] = stored_operand(StoredTensor(content, name, self._folder))
                 continue
             index = self.graph.input(name, shape, dtype)
-            scope[name] = Operand(name, shape, dtype, index=index)
+            scope[name] = OnnxOperand(name, shape, dtype, index=index)
 
     def _add_outputs(self) -> None:
         """Declare the values that the caller receives, each under its own name."""
@@ -244,11 +244,11 @@ class Walk:
             operand = self._renamed(operand, name)
         self.graph.output(self.index_of(operand))
 
-    def _renamed(self, operand: Operand, name: str) -> Operand:
+    def _renamed(self, operand: OnnxOperand, name: str) -> OnnxOperand:
         """Return a renamed copy of a value that an inlined graph only passes on."""
         shape, dtype = operand.shape, operand.dtype
         if operand.source is not None:
-            return Operand(name, shape, dtype, operand.source, operand.inline)
+            return OnnxOperand(name, shape, dtype, operand.source, operand.inline)
         version = self._main.versions.get("", 1)
         op = Op("", "Identity", "", version, [operand], [name], {}, self._budget)
         (copy,) = self._emit(op, [(shape, dtype)], [name])
@@ -336,7 +336,7 @@ class Walk:
                 self._define(frame, output, operand, node)
         return None
 
-    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[Operand | None]:
+    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[OnnxOperand | None]:
         """
         Return a node's results; the node is added to the graph unless the results are constant.
         """
@@ -371,13 +371,13 @@ class Walk:
         return self._numbers[key]
 
     def _call(
-        self, key: FunctionKey, frame: Frame, node: NodeProto, inputs: list[Operand | None]
+        self, key: FunctionKey, frame: Frame, node: NodeProto, inputs: list[OnnxOperand | None]
     ) -> Frame:
         """Return the frame for a function call."""
         prefix = self.prefix(frame, node)
         return self._named(self._functions.open(key, frame, node, inputs, prefix, self._budget))
 
-    def lookup(self, scope: Scope, name: str) -> Operand | None:
+    def lookup(self, scope: Scope, name: str) -> OnnxOperand | None:
         """Return a name's meaning, if any."""
         known = scope.get(name)
         if type(known) is TensorProto:
@@ -390,7 +390,7 @@ class Walk:
         return known
 
     def _define(
-        self, frame: Frame, name: str, operand: Operand | None, node: NodeProto | None
+        self, frame: Frame, name: str, operand: OnnxOperand | None, node: NodeProto | None
     ) -> None:
         """Let a name mean a result."""
         own = frame.own
@@ -422,7 +422,7 @@ class Walk:
 
     def _emit(
         self, op: Op, results: Sequence[Result], names: Sequence[str]
-    ) -> list[Operand | None]:
+    ) -> list[OnnxOperand | None]:
         """Add a node to the graph."""
         graph = self.graph
         flat, facts = op.inputs, op.facts
@@ -432,13 +432,13 @@ class Walk:
             facts = None
         effects, cost = (None, 0) if facts is None else (facts.effects, facts.cost)
         is_known = effects is not None
-        operands: list[Operand | None] = []
+        operands: list[OnnxOperand | None] = []
         for name, (shape, dtype) in zip(names, results, strict=False):
             if name:
                 if not is_known:
                     checked_bytes(name, shape, dtype)
                 index = graph.value(name, shape, dtype)
-                operands.append(Operand(name, shape, dtype, None, False, index))
+                operands.append(OnnxOperand(name, shape, dtype, None, False, index))
             else:
                 operands.append(None)
         inputs: list[int | None] = []
@@ -476,8 +476,8 @@ class Walk:
         return operands
 
     def apply(
-        self, kind: str, inputs: Sequence[Operand], name: str, **attributes: object
-    ) -> Operand:
+        self, kind: str, inputs: Sequence[OnnxOperand], name: str, **attributes: object
+    ) -> OnnxOperand:
         """Return the result of an operator with a rule that is not in the model."""
         if any(isinstance(known, Pending) for known in inputs):
             return Pending(name)
@@ -509,10 +509,10 @@ class Walk:
         finally:
             self.depth -= 1
 
-    def keep(self, operands: Sequence[Operand]) -> None:
+    def keep(self, operands: Sequence[OnnxOperand]) -> None:
         """Note that nodes which are not in the graph yet will read some values."""
 
-    def index_of(self, operand: Operand) -> int:
+    def index_of(self, operand: OnnxOperand) -> int:
         """Return an operand's value in the graph."""
         index = operand.index
         if index is None:
@@ -632,7 +632,7 @@ class Walk:
 
     def _fold(
         self, op: Op, results: Sequence[Result], names: Sequence[str]
-    ) -> list[Operand | None] | None:
+    ) -> list[OnnxOperand | None] | None:
         """Return the results as constants, if constant."""
         if op.domain:
             return None
@@ -641,7 +641,7 @@ class Walk:
             array = np.array(
                 prod(dims) if op.type == "Size" else [dims[i] for i in shape_range(op)], np.int64
             )
-            return [Operand(name, array.shape, "int64", array, True) for name in names]
+            return [OnnxOperand(name, array.shape, "int64", array, True) for name in names]
         inline = True
         for known in op.inputs:
             if known is not None:
@@ -651,7 +651,9 @@ class Walk:
         if op.type == "Constant":
             value = constant_value(op)
             inline = not (isinstance(value, StoredTensor) and value.is_external)
-            return [Operand(name, value.shape, str(value.dtype), value, inline) for name in names]
+            return [
+                OnnxOperand(name, value.shape, str(value.dtype), value, inline) for name in names
+            ]
         evaluate = evaluator_of(op, results)
         # The old way to broadcast, aligned by attributes, is not worth a second evaluator.
         if evaluate is None or "broadcast" in op.attributes:
@@ -659,13 +661,13 @@ class Walk:
         for attribute in op.attributes.values():
             if isinstance(attribute, StoredTensor) and attribute.is_external:
                 inline = False
-        operands: list[Operand | None] = []
+        operands: list[OnnxOperand | None] = []
         for position, name in enumerate(names):
             if name:
                 shape, dtype = results[position]
                 self._budget.fold(name, checked_bytes(name, shape, dtype))
                 source = Folded(op, evaluate, results, position)
-                operands.append(Operand(name, shape, dtype, source, inline))
+                operands.append(OnnxOperand(name, shape, dtype, source, inline))
             else:
                 operands.append(None)
         return operands

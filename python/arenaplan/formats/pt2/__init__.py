@@ -4,7 +4,7 @@ The importer for exported PyTorch programs: live programs, and files without tor
 The archive written by ``torch.export.save`` is a zip with the graph as JSON
 (:mod:`~arenaplan.formats.pt2.archive`, :mod:`~arenaplan.formats.pt2.pt2_document`). The archive and
 a live program (:mod:`~arenaplan.formats.pt2.pt2_live`) become the same
-:class:`~arenaplan.formats.pt2.pt2_program.Program`; a table has the canonical operators for ATen
+:class:`~arenaplan.formats.pt2.pt2_program.Pt2Program`; a table has the canonical operators for ATen
 (:data:`~arenaplan.formats.pt2.pt2_operators.OPERATORS`). Values that only depend on parameters are
 constant, and need no arena memory.
 """

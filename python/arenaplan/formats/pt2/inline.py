@@ -7,7 +7,7 @@ from typing import Final
 
 from arenaplan.base.errors import UnsupportedSubgraph
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.pt2.pt2_program import Argument, Call, Program
+from arenaplan.formats.pt2.pt2_program import Argument, Call, Pt2Program
 
 _WRAPPERS: Final = frozenset(
     f"torch.ops.higher_order.{name}"
@@ -24,7 +24,7 @@ _WRAPPERS: Final = frozenset(
 """Operators that run their only graph once, on the tensors that follow."""
 
 
-def flatten(program: Program) -> Program:
+def flatten(program: Pt2Program) -> Pt2Program:
     """
     Return a program with wrappers replaced by their content.
 
@@ -60,7 +60,7 @@ def flatten(program: Program) -> Program:
     outputs = tuple(
         port._replace(tensor=renamed.get(port.tensor, port.tensor)) for port in program.outputs
     )
-    return Program(tensors, tuple(calls), program.inputs, outputs)
+    return Pt2Program(tensors, tuple(calls), program.inputs, outputs)
 
 
 def calls_name(call: Call) -> str:

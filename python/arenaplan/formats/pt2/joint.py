@@ -13,7 +13,7 @@ from math import prod
 from typing import Final
 
 from arenaplan.formats.pt2.pt2_operators import OPERATORS
-from arenaplan.formats.pt2.pt2_program import Call, Program
+from arenaplan.formats.pt2.pt2_program import Call, Pt2Program
 from arenaplan.graph import ops
 from arenaplan.graph.ops import Array
 
@@ -30,7 +30,7 @@ def base_of(call: Call) -> str:
     return parts[1] if len(parts) > 1 and parts[0] == "aten" else ""
 
 
-def strided(program: Program) -> frozenset[str]:
+def strided(program: Pt2Program) -> frozenset[str]:
     """
     Return the transposes' results that need no copy.
 
@@ -66,8 +66,8 @@ def _is_transpose(call: Call) -> bool:
 
 
 def without_aliases(
-    program: Program, replaced: Mapping[str, str]
-) -> tuple[Program, Mapping[str, str]]:
+    program: Pt2Program, replaced: Mapping[str, str]
+) -> tuple[Pt2Program, Mapping[str, str]]:
     """
     Return a program in which each tensor has only one name, and the donations.
 
@@ -90,7 +90,7 @@ def without_aliases(
     return program._replace(calls=tuple(calls), outputs=outputs), replaced
 
 
-def _same_tensor(call: Call, program: Program) -> str | None:
+def _same_tensor(call: Call, program: Pt2Program) -> str | None:
     """Return the operand that is a call's result."""
     reads = [name for name in call.reads() if name is not None]
     base = base_of(call)
@@ -103,7 +103,7 @@ def _same_tensor(call: Call, program: Program) -> str | None:
     return reads[-1] if source == program.tensors.get(call.results[0]) else None
 
 
-def without_expansions(program: Program) -> Program:
+def without_expansions(program: Pt2Program) -> Pt2Program:
     """Return a program whose elementwise operators repeat operand elements themselves."""
     smaller: dict[str, str] = {}
     """Sources of expanded tensors."""
@@ -144,7 +144,7 @@ def cost_of(base: str, inputs: Sequence[Array | None], outputs: Sequence[Array])
     return ops.roofline(operations, (*operands, *outputs))
 
 
-def _readers(program: Program) -> dict[str, list[Call | None]]:
+def _readers(program: Pt2Program) -> dict[str, list[Call | None]]:
     """Return the calls that read each tensor, with ``None`` for program results."""
     readers: dict[str, list[Call | None]] = {name: [] for name in program.tensors}
     for call in program.calls:

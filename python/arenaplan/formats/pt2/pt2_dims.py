@@ -43,7 +43,7 @@ _OPERATORS: Final[Mapping[type[ast.operator], str]] = {
 }
 
 
-class Dims:
+class SymbolDims:
     """
     Numbers for a model's symbols.
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from arenaplan.base.errors import NotAModel, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.pt2.pt2_program import Argument, Call, Port, Program, Size, Tensor
+from arenaplan.formats.pt2.pt2_program import Argument, Call, Port, Pt2Program, Pt2Tensor, Size
 from arenaplan.graph.origin import Origin, origin_of
 
 _DTYPES: Mapping[int, str] = {
@@ -38,7 +38,7 @@ _DEEPEST: Final = 32
 """Most graphs inside each other."""
 
 
-def read_program(document: Mapping[str, Any]) -> Program:
+def read_program(document: Mapping[str, Any]) -> Pt2Program:
     """
     Return the program that a document describes.
 
@@ -62,7 +62,7 @@ def read_program(document: Mapping[str, Any]) -> Program:
 
 def _program(
     graph: Mapping[str, Any], inputs: tuple[Port, ...], outputs: tuple[Port, ...], depth: int
-) -> Program:
+) -> Pt2Program:
     """Return a graph's program."""
     if not depth:
         raise fault("NestingTooDeep", f"graphs are nested more than {_DEEPEST} deep")
@@ -70,10 +70,10 @@ def _program(
     tensors = {name: _tensor(name, meta) for name, meta in described.items()}
     nodes = enumerate(_objects(graph, "nodes", "the graph"))
     calls = tuple(_call(node, position, depth) for position, node in nodes)
-    return Program(tensors, calls, inputs, outputs)
+    return Pt2Program(tensors, calls, inputs, outputs)
 
 
-def _inner(graph: object, what: str, depth: int) -> Program:
+def _inner(graph: object, what: str, depth: int) -> Pt2Program:
     """Return a program that a call runs; inputs and outputs are listed without kinds."""
     if not isinstance(graph, dict):
         raise NotAModel(f"{what} runs a graph that is not an object")
@@ -89,7 +89,7 @@ def _inner(graph: object, what: str, depth: int) -> Program:
     return _program(graph, inputs, outputs, depth - 1)
 
 
-def _tensor(name: str, meta: object) -> Tensor:
+def _tensor(name: str, meta: object) -> Pt2Tensor:
     """Return the known facts about a tensor."""
     what = f"tensor {quoted(name)}"
     if not isinstance(meta, dict):
@@ -97,7 +97,7 @@ def _tensor(name: str, meta: object) -> Tensor:
     code = meta.get("dtype")
     dtype = _DTYPES.get(code) if isinstance(code, int) else None
     sizes = tuple(_size(name, size) for size in _list(meta, "sizes", what))
-    return Tensor(sizes, repr(code) if dtype is None else dtype)
+    return Pt2Tensor(sizes, repr(code) if dtype is None else dtype)
 
 
 def _size(name: str, size: object) -> Size:

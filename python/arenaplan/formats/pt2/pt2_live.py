@@ -13,9 +13,9 @@ from arenaplan.formats.pt2.pt2_program import (
     Call,
     JointProgram,
     Port,
-    Program,
+    Pt2Program,
+    Pt2Tensor,
     Size,
-    Tensor,
 )
 from arenaplan.formats.trees import donated_at
 from arenaplan.graph.origin import Origin, origin_of
@@ -31,7 +31,7 @@ _DEEPEST: Final = 32
 """Most graphs inside each other."""
 
 
-def read_live(exported: Any) -> Program:
+def read_live(exported: Any) -> Pt2Program:
     """
     Return the program made by ``torch.export.export``.
 
@@ -150,12 +150,12 @@ class _Reader:
         module: Any,
         inputs: tuple[Port, ...] | None = None,
         outputs: tuple[Port, ...] | None = None,
-    ) -> Program:
+    ) -> Pt2Program:
         """Return a graph's program; the nodes name a body's inputs and outputs."""
         if self._depth == _DEEPEST:
             raise fault("NestingTooDeep", f"graphs are nested more than {_DEEPEST} deep")
         self._depth += 1
-        tensors: dict[str, Tensor] = {}
+        tensors: dict[str, Pt2Tensor] = {}
         calls = []
         for node in module.graph.nodes:
             if node.op == "placeholder" and self._is_tensor(node.meta.get("val")):
@@ -171,9 +171,9 @@ class _Reader:
                 Port("user_output", name) for name in self._names(last.args) if name is not None
             )
         self._depth -= 1
-        return Program(tensors, tuple(calls), inputs, outputs)
+        return Pt2Program(tensors, tuple(calls), inputs, outputs)
 
-    def _call(self, node: Any, module: Any, tensors: dict[str, Tensor]) -> Call:
+    def _call(self, node: Any, module: Any, tensors: dict[str, Pt2Tensor]) -> Call:
         """Return a node as a call, and record the results."""
         arguments, graphs = [], []
         for name, value in self._named_arguments(node):
@@ -282,9 +282,9 @@ class _Reader:
     def _is_tensor(self, value: Any) -> bool:
         return isinstance(value, self._torch.Tensor)
 
-    def _tensor(self, value: Any) -> Tensor:
+    def _tensor(self, value: Any) -> Pt2Tensor:
         """Return the known facts about a tensor."""
-        return Tensor(tuple(map(_size, value.shape)), str(value.dtype).removeprefix("torch."))
+        return Pt2Tensor(tuple(map(_size, value.shape)), str(value.dtype).removeprefix("torch."))
 
 
 def _origin(meta: Mapping[str, Any]) -> Origin | None:

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from arenaplan.formats.named import Op
+from arenaplan.formats.named import NamedOp
 from arenaplan.graph import ops
 
 
-def _dropout(op: Op) -> ops.Operator:
+def _dropout(op: NamedOp) -> ops.Operator:
     """Elementwise with random numbers when training."""
     return ops.FIRST_OPERAND if op.arguments.get("train") else ops.RESHAPE
 
 
-def _batch_norm(op: Op) -> ops.Operator:
+def _batch_norm(op: NamedOp) -> ops.Operator:
     """In training, statistics come from the batch."""
     return ops.Normalize(0) if op.arguments.get("training") else ops.FIRST_OPERAND
 
 
-def _layer_norm(op: Op) -> ops.Operator:
+def _layer_norm(op: NamedOp) -> ops.Operator:
     """The last dimensions, as many as in the scale's shape."""
     shape = op.integers("normalized_shape")
     return ops.Normalize(-len(shape) if shape else 0)
 
 
-def _softmax(op: Op) -> ops.Operator:
+def _softmax(op: NamedOp) -> ops.Operator:
     axis = op.integer("dim", -1)
     return ops.Normalize(0 if axis is None else axis)
 
 
-def _transpose(op: Op) -> ops.Operator | None:
+def _transpose(op: NamedOp) -> ops.Operator | None:
     """Two dimensions change places."""
     rank = len(op.shape())
     first, second = (op.integer(f"dim{at}", at) for at in (0, 1))
@@ -42,22 +42,22 @@ def _transpose(op: Op) -> ops.Operator | None:
     return ops.Transpose(perm)
 
 
-def _permute(op: Op) -> ops.Operator | None:
+def _permute(op: NamedOp) -> ops.Operator | None:
     dims, rank = op.integers("dims"), len(op.shape())
     return None if dims is None else ops.Transpose([dim + rank if dim < 0 else dim for dim in dims])
 
 
-def _cat(op: Op) -> ops.Operator | None:
+def _cat(op: NamedOp) -> ops.Operator | None:
     axis = op.integer("dim", 0)
     return None if axis is None else ops.Concat(axis)
 
 
-def _split(op: Op) -> ops.Operator | None:
+def _split(op: NamedOp) -> ops.Operator | None:
     axis = op.integer("dim", 0)
     return None if axis is None else ops.Split(axis)
 
 
-def _slice(op: Op) -> ops.Operator | None:
+def _slice(op: NamedOp) -> ops.Operator | None:
     """The length is the result's: ends may be sizes without a number yet."""
     start = 0 if op.arguments.get("start") is None else op.integer("start", 0)
     axis, step, shape = op.integer("dim", 0), op.integer("step", 1), op.shape()
@@ -72,7 +72,7 @@ def _slice(op: Op) -> ops.Operator | None:
     return ops.Slice(taken)
 
 
-def _select(op: Op) -> ops.Operator | None:
+def _select(op: NamedOp) -> ops.Operator | None:
     """A single row."""
     axis, index = op.integer("dim", 0), op.arguments.get("index")
     if axis is None or not isinstance(index, int):
@@ -80,7 +80,7 @@ def _select(op: Op) -> ops.Operator | None:
     return ops.one_index(op.shape(), axis, index)
 
 
-def _pad(op: Op) -> ops.Operator | None:
+def _pad(op: NamedOp) -> ops.Operator | None:
     """Amounts begin with the last dimension."""
     pads, rank = op.integers("pad"), len(op.shape())
     if pads is None or len(pads) % 2 or len(pads) > 2 * rank:
@@ -89,17 +89,17 @@ def _pad(op: Op) -> ops.Operator | None:
     return ops.Pad([*[(0, 0)] * (rank - len(pairs)), *pairs[::-1]])
 
 
-def _channels(dims: int) -> Callable[[Op], ops.Operator | None]:
+def _channels(dims: int) -> Callable[[NamedOp], ops.Operator | None]:
     """Image channels, which come first if there is only one image."""
     return lambda op: ops.PLANES if len(op.shape()) == dims + 2 else None
 
 
-def _conv(dims: int) -> Callable[[Op], ops.Operator | None]:
+def _conv(dims: int) -> Callable[[NamedOp], ops.Operator | None]:
     """A convolution of images, or of a single image, with some space dimensions."""
     return lambda op: _convolution(op) if len(op.shape()) == dims + 2 else ops.CONVOLUTION
 
 
-def _convolution(op: Op) -> ops.Operator:
+def _convolution(op: NamedOp) -> ops.Operator:
     """A convolution of images with any dimensions, transposed or not."""
     if op.arguments.get("transposed"):
         return ops.WHOLE
@@ -142,7 +142,7 @@ _PLANES = """
     upsample_nearest3d upsample_trilinear3d
 """
 
-OPERATORS: Final[ops.Table[Op]] = {
+OPERATORS: Final[ops.Table[NamedOp]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), ops.ELEMENTWISE),
     **dict.fromkeys(_FIRST_OPERAND.split(), ops.FIRST_OPERAND),
     **dict.fromkeys(_UPDATES.split(), ops.UPDATE),

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 from arenaplan.graph.origin import Origin
 
 Size: TypeAlias = "int | str"
-"""A number, or a symbolic expression for :class:`~arenaplan.formats.pt2.pt2_dims.Dims`."""
+"""A number, or a symbolic expression for :class:`~arenaplan.formats.pt2.pt2_dims.SymbolDims`."""
 
 
-class Tensor(NamedTuple):
+class Pt2Tensor(NamedTuple):
     """Known facts about a tensor."""
 
     sizes: tuple[Size, ...]
@@ -42,7 +42,7 @@ class Call(NamedTuple):
     arguments: tuple[Argument, ...]
     results: tuple[str, ...]
     """Names of the call's result tensors."""
-    graphs: tuple[Program, ...] = ()
+    graphs: tuple[Pt2Program, ...] = ()
     """Programs that the call runs, such as the branches of ``cond``."""
     origin: Origin | None = None
     """The call's layer and source line."""
@@ -65,10 +65,10 @@ class Port(NamedTuple):
     """The buffer that the tensor is, or becomes."""
 
 
-class Program(NamedTuple):
+class Pt2Program(NamedTuple):
     """A list of calls, with inputs and outputs."""
 
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, Pt2Tensor]
     calls: tuple[Call, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -77,6 +77,6 @@ class Program(NamedTuple):
 class JointProgram(NamedTuple):
     """A program with forward and backward pass, and perhaps the update."""
 
-    program: Program
+    program: Pt2Program
     replaced: Mapping[str, str]
     """Donated inputs, with the tensors that replace their bytes."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from arenaplan.formats.trees import Donate, donated_pairs, subtree
 
 
-class TracedStep(NamedTuple):
+class GraphModuleStep(NamedTuple):
     """A training step as a graph module."""
 
     module: Any
@@ -40,7 +40,7 @@ def has_tensors(args: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(args))
 
 
-def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
+def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> GraphModuleStep:
     """
     Trace a step with tensors that have shapes but no content.
 
@@ -83,7 +83,9 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate) -> TracedStep:
     pairs, donated = donated_pairs(trees[0], trees[1], donate or ())
     into, made = ([leaf.at for leaf in pytree.tree_leaves(tree)] for tree in (arguments, types))
     replaced = {into[pair.into]: made[pair.result] for pair in pairs}
-    return TracedStep(module, replaced, [into[at] for at in donated if into[at] not in replaced])
+    return GraphModuleStep(
+        module, replaced, [into[at] for at in donated if into[at] not in replaced]
+    )
 
 
 def _batch_norm(

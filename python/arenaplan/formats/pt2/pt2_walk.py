@@ -15,13 +15,13 @@ from arenaplan.base.errors import (
     fault,
 )
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.named import Op
+from arenaplan.formats.named import NamedOp
 from arenaplan.formats.pt2.inline import calls_name, flatten
 from arenaplan.formats.pt2.joint import cost_of, strided, without_aliases, without_expansions
-from arenaplan.formats.pt2.pt2_dims import Dims
+from arenaplan.formats.pt2.pt2_dims import SymbolDims
 from arenaplan.formats.pt2.pt2_donation import write_back
 from arenaplan.formats.pt2.pt2_operators import ALIASES, OPERATORS, RANDOM, is_in_place
-from arenaplan.formats.pt2.pt2_program import Call, Program, Size, Tensor
+from arenaplan.formats.pt2.pt2_program import Call, Pt2Program, Pt2Tensor, Size
 from arenaplan.graph import NO_EFFECTS, Effects, Graph, View
 from arenaplan.graph.ops import BITS, Array, Operands, effects_of, lookup
 from arenaplan.graph.sizes import Bind, checked_bytes
@@ -34,7 +34,7 @@ _BODIES: Final = frozenset(("associative_scan", "cond", "map", "map_impl", "scan
 
 
 def graph_of(
-    program: Program,
+    program: Pt2Program,
     name: str,
     bind: Bind | None = None,
     *,
@@ -45,7 +45,7 @@ def graph_of(
 
     Parameters
     ----------
-    program : Program
+    program : Pt2Program
         The program, from a file or live.
     name : str
         The model's name.
@@ -56,7 +56,7 @@ def graph_of(
         kernels read and write with strides, and nodes have costs.
     """
     program = flatten(program)
-    dims = Dims(bind, _declared_inputs(program))
+    dims = SymbolDims(bind, _declared_inputs(program))
     if replaced is not None:
         program, replaced = without_aliases(program, replaced)
         return _Walk(without_expansions(program), name, dims, replaced=replaced).run()
@@ -65,7 +65,7 @@ def graph_of(
     return graph
 
 
-def _declared_inputs(program: Program) -> dict[str, tuple[Size, ...]]:
+def _declared_inputs(program: Pt2Program) -> dict[str, tuple[Size, ...]]:
     """Return the caller's input sizes by name."""
     found = {}
     for port in program.inputs:
@@ -74,7 +74,7 @@ def _declared_inputs(program: Program) -> dict[str, tuple[Size, ...]]:
     return found
 
 
-def _described(program: Program, name: str) -> Tensor:
+def _described(program: Pt2Program, name: str) -> Pt2Tensor:
     """Return the known facts about a tensor."""
     tensor = program.tensors.get(name)
     if tensor is None:
@@ -88,11 +88,11 @@ class _Walk:
 
     Parameters
     ----------
-    program : Program
+    program : Pt2Program
         The program to read.
     name : str
         The model's name.
-    dims : Dims
+    dims : SymbolDims
         Numbers for symbols.
     is_body : bool, default False
         Whether a node of another program runs this program: the inputs are then the node's
@@ -103,9 +103,9 @@ class _Walk:
 
     def __init__(
         self,
-        program: Program,
+        program: Pt2Program,
         name: str,
-        dims: Dims,
+        dims: SymbolDims,
         *,
         is_body: bool = False,
         replaced: Mapping[str, str] | None = None,
@@ -186,7 +186,7 @@ class _Walk:
         effects = NO_EFFECTS
         if space == "aten":
             arguments = {a.name: a.value for a in call.arguments if not a.tensors}
-            described = Op(known, [self._operands[name] for name in writes], arguments)
+            described = NamedOp(known, [self._operands[name] for name in writes], arguments)
             operator = lookup(OPERATORS, base.rstrip("_") if is_mutation else base, described)
             effects = effects_of(operator, Operands(described.inputs, described.outputs))
         if not self._strided.isdisjoint(writes):

@@ -12,7 +12,7 @@ from arenaplan._core import Plan
 from arenaplan.base.errors import BaselineError, PlannerError
 from arenaplan.formats.json_document import format_of
 from arenaplan.graph.model import Model
-from arenaplan.planner.changes import Layout
+from arenaplan.planner.changes import PlanLayout
 
 Baseline: TypeAlias = "Plan | Mapping[str, Any] | str | os.PathLike[str] | bytes"
 """A plan, a report, a path to a file with either, or the file's content."""
@@ -21,7 +21,7 @@ _MOST: Final = 1 << 30
 """Largest baseline file, in bytes."""
 
 
-def read_baseline(source: Baseline) -> Layout:
+def read_baseline(source: Baseline) -> PlanLayout:
     """
     Return a baseline's layout.
 
@@ -36,7 +36,7 @@ def read_baseline(source: Baseline) -> Layout:
         If the file cannot be read.
     """
     if isinstance(source, (Plan, Mapping)):
-        return Layout.of(source)
+        return PlanLayout.of(source)
     if not isinstance(source, (str, bytes, os.PathLike)):
         kind = type(source).__name__
         raise BaselineError(f"a plan, a report or the path of a file is needed, not {kind!r}")
@@ -56,15 +56,15 @@ def _content(path: str | os.PathLike[str]) -> tuple[bytes, str]:
     return data, repr(os.fspath(path))
 
 
-def _parsed(data: bytes) -> Layout:
+def _parsed(data: bytes) -> PlanLayout:
     kind = format_of(data)
     if kind == "arenaplan":
-        return Layout.of(Plan.from_json(data))
+        return PlanLayout.of(Plan.from_json(data))
     if kind == "arenaplan-report":
-        return Layout.of(json.loads(data))
+        return PlanLayout.of(json.loads(data))
     if kind == "arenaplan-model":
         model = Model.from_json(data)
         if len(model) > 1:
             raise BaselineError(f"the file has plans of {len(model):,} shapes; a baseline has one")
-        return Layout.of(model.at(**next(iter(model))))
+        return PlanLayout.of(model.at(**next(iter(model))))
     raise BaselineError("the file is neither a plan nor a report")

@@ -22,7 +22,7 @@ from arenaplan.base.quoting import quoted
 from arenaplan.formats import load, suffix_of
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.sizes import Bind, Source
-from arenaplan.planner.changes import Layout, Place, SpaceChange, compared
+from arenaplan.planner.changes import Place, PlanLayout, SpaceChange, compared
 from arenaplan.planner.plan_options import (
     PlanKeywords,
     PlanOptions,
@@ -109,7 +109,7 @@ def gate(
     [('y', 'grown', 64, 256)]
     """
     chosen = resolve(options, overrides)
-    limits, allowed = Limits.of(chosen), Growth.of(allow_growth)
+    limits, allowed = GateLimits.of(chosen), Growth.of(allow_growth)
     limits.require_rule(baseline, allowed)
     graph = source if isinstance(source, Graph) else load(source, bind=bind)
     old = None if baseline is None else read_baseline(baseline)
@@ -121,7 +121,7 @@ def gate(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GateLimits:
     """A gate's budgets, and the options for the plan."""
 
     options: PlanOptions
@@ -131,7 +131,7 @@ class Limits:
     """The only memory's name; ``None`` if a plan chooses among several."""
 
     @classmethod
-    def of(cls, options: PlanOptions) -> Limits:
+    def of(cls, options: PlanOptions) -> GateLimits:
         """
         Return the budgets from options.
 
@@ -233,8 +233,8 @@ class Growth:
 def judged(
     graph: Graph,
     made: Plan | CapacityExceeded,
-    limits: Limits,
-    baseline: Layout | None,
+    limits: GateLimits,
+    baseline: PlanLayout | None,
     allowed: Growth,
     needed: int | None = None,
 ) -> Gate:
@@ -247,7 +247,7 @@ def judged(
     if not isinstance(made, Plan):
         name = target if isinstance(target, str) else getattr(target, "name", graph.target)
         return Gate(graph.name, name, None, (), _needed(made, baseline), str(made))
-    layout = Layout.of(made)
+    layout = PlanLayout.of(made)
     whole = made.arena_bytes if needed is None else needed
     rows = []
     for space, limit in limits.budgets:
@@ -272,7 +272,7 @@ def judged(
     return Gate(made.model, made.target.name, made, tuple(rows), causes, problem, others)
 
 
-def _require_one_model(baseline: Layout, layout: Layout) -> None:
+def _require_one_model(baseline: PlanLayout, layout: PlanLayout) -> None:
     """Refuse the baseline of another model, or for another runner: its bytes say nothing here."""
     for what, old, new in (
         ("of model", baseline.model, layout.model),
@@ -332,7 +332,7 @@ def needed_bytes(
     return own_arena(parse(read_bytes(data)[0]), of_target).total
 
 
-def _renamed(layout: Layout, name: str) -> Layout:
+def _renamed(layout: PlanLayout, name: str) -> PlanLayout:
     """Rename a layout's only arena, because memory names may change."""
     if len(layout.arenas) != 1 or name in layout.arenas:
         return layout
@@ -341,10 +341,12 @@ def _renamed(layout: Layout, name: str) -> Layout:
         value: replace(place, space=name) if place.space == old else place
         for value, place in layout.places.items()
     }
-    return Layout(layout.model, layout.target, {name: size}, places, {name: layout.live[old]})
+    return PlanLayout(layout.model, layout.target, {name: size}, places, {name: layout.live[old]})
 
 
-def _causes(before: Layout, after: Layout, grew: Sequence[SpaceChange]) -> tuple[GrowthCause, ...]:
+def _causes(
+    before: PlanLayout, after: PlanLayout, grew: Sequence[SpaceChange]
+) -> tuple[GrowthCause, ...]:
     """Return the values that changed and are at the peaks of memories that grew."""
     causes = []
     for change in grew:
@@ -380,13 +382,13 @@ def _kind(old: Place | None, new: Place, old_peak: int) -> Cause | None:
     return None if old.live.start <= old_peak < old.live.end else "live at the peak now"
 
 
-def _peak(layout: Layout, space: str) -> int:
+def _peak(layout: PlanLayout, space: str) -> int:
     """Return the step with the most live bytes in a space."""
     curve: Sequence[int] = layout.live.get(space, ())
     return max(range(len(curve)), key=curve.__getitem__, default=-1)
 
 
-def _needed(error: CapacityExceeded, baseline: Layout | None) -> tuple[GrowthCause, ...]:
+def _needed(error: CapacityExceeded, baseline: PlanLayout | None) -> tuple[GrowthCause, ...]:
     """Return the values that do not fit and are new or larger than in the baseline."""
     if baseline is None or not isinstance(error, SpacesExceeded):
         return ()

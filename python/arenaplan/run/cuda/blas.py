@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from arenaplan.run.cuda.device_work import Matrix, Product
+from arenaplan.run.cuda.device_work import DeviceProduct, Matrix
 
 
-class Operand(NamedTuple):
+class BlasOperand(NamedTuple):
     """An operand of a column-major product."""
 
     operand: Literal["a", "b"]
@@ -30,14 +30,14 @@ class ColumnMajor(NamedTuple):
     rows: int
     columns: int
     inner: int
-    first: Operand
-    second: Operand
+    first: BlasOperand
+    second: BlasOperand
     leading: int
     """Elements from one result column to the next."""
     distance: int
 
 
-def column_major(product: Product) -> ColumnMajor:
+def column_major(product: DeviceProduct) -> ColumnMajor:
     """
     Return the column-major product that writes the same memory.
 
@@ -51,8 +51,8 @@ def column_major(product: Product) -> ColumnMajor:
     (4, 2, 3)
     """
 
-    def operand(name: Literal["a", "b"], matrix: Matrix) -> Operand:
-        return Operand(name, matrix.transposed, max(matrix.row, 1), matrix.distance)
+    def operand(name: Literal["a", "b"], matrix: Matrix) -> BlasOperand:
+        return BlasOperand(name, matrix.transposed, max(matrix.row, 1), matrix.distance)
 
     return ColumnMajor(
         product.columns,

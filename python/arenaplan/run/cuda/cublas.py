@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from arenaplan.base.errors import fault
-from arenaplan.run.cuda.blas import Operand, column_major
+from arenaplan.run.cuda.blas import BlasOperand, column_major
 from arenaplan.run.cuda.device import Run
-from arenaplan.run.cuda.device_work import Product
+from arenaplan.run.cuda.device_work import DeviceProduct
 from arenaplan.run.cuda.text import wide
 
 WORKSPACE: Final = 1 << 25
@@ -111,13 +111,13 @@ class Cublas:
         if handle is not None:
             self._library.cublasDestroy_v2(handle)
 
-    def product(self, product: Product, a: int, b: int, c: int) -> Run:
+    def product(self, product: DeviceProduct, a: int, b: int, c: int) -> Run:
         """
         Return a function that puts a product into the stream.
 
         Parameters
         ----------
-        product : Product
+        product : DeviceProduct
             Row-major matrices of floating-point numbers, which cuBLAS sees transposed.
         a, b, c : int
             The addresses of the first elements in the operands and in the result.
@@ -126,7 +126,7 @@ class Cublas:
         gemm, types = column_major(product), _TYPES[product.dtype]
         addresses = {"a": a, "b": b}
 
-        def operand(operand: Operand) -> tuple[int, ...]:
+        def operand(operand: BlasOperand) -> tuple[int, ...]:
             address = addresses[operand.operand]
             return address, types.elements, operand.leading, operand.distance
 

@@ -21,8 +21,8 @@ import numpy as np
 from arenaplan.base.errors import InternalError, OutOfMemory, fault
 from arenaplan.run.cuda.cublas import WORKSPACE, Cublas, load_cublas
 from arenaplan.run.cuda.device import Run
-from arenaplan.run.cuda.device_work import Product
-from arenaplan.run.cuda.text import CUDA_PRELUDE, THREADS, Kernel
+from arenaplan.run.cuda.device_work import DeviceProduct
+from arenaplan.run.cuda.text import CUDA_PRELUDE, THREADS, DeviceKernel
 
 _OPTIONS: Final = ("--std=c++17",)
 
@@ -128,7 +128,7 @@ class CudaDevice:
         array: np.ndarray = np.frombuffer(pinned, np.uint8, count)
         return array
 
-    def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
+    def compile(self, kernels: Sequence[DeviceKernel]) -> Mapping[str, Any]:
         """Return compiled kernel functions by name, from a module that CuPy also keeps on disk."""
         if not kernels:
             return {}
@@ -198,7 +198,7 @@ class CudaStream:
 
         return run
 
-    def product(self, product: Product, a: Any, b: Any, c: Any) -> Run:
+    def product(self, product: DeviceProduct, a: Any, b: Any, c: Any) -> Run:
         """Return a function that calls cuBLAS."""
         if self._cublas is None:
             raise InternalError("a product in a stream that was made for none")
@@ -233,7 +233,7 @@ class CudaStream:
         self.stream.synchronize()
 
 
-def cuda_source(kernels: Sequence[Kernel]) -> str:
+def cuda_source(kernels: Sequence[DeviceKernel]) -> str:
     """Return the kernel text for NVRTC."""
     return "\n".join([CUDA_PRELUDE, *(kernel.text for kernel in kernels)])
 

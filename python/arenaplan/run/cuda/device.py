@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from arenaplan.run.cuda.device_work import Product
-from arenaplan.run.cuda.text import Kernel
+from arenaplan.run.cuda.device_work import DeviceProduct
+from arenaplan.run.cuda.text import DeviceKernel
 
 Run: TypeAlias = Callable[[], object]
 """Puts prepared work into a stream."""
@@ -44,7 +44,7 @@ class Stream(Protocol):
     ) -> Run:
         """Return a function that launches a kernel, given an array per pointer."""
 
-    def product(self, product: Product, a: Any, b: Any, c: Any) -> Run:
+    def product(self, product: DeviceProduct, a: Any, b: Any, c: Any) -> Run:
         """
         Return a function that multiplies matrices.
 
@@ -103,7 +103,7 @@ class Device(Protocol):
     def staging(self, count: int) -> np.ndarray:
         """Return host bytes that the device copies from and to without a detour."""
 
-    def compile(self, kernels: Sequence[Kernel]) -> Mapping[str, Any]:
+    def compile(self, kernels: Sequence[DeviceKernel]) -> Mapping[str, Any]:
         """
         Return compiled kernel functions by name.
 

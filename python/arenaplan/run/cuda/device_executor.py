@@ -33,13 +33,13 @@ from arenaplan.run.cuda.device_program import (
     device_program,
 )
 from arenaplan.run.cuda.device_work import (
-    Copy,
+    DeviceCopy,
+    DevicePlace,
+    DeviceProduct,
+    DeviceSpan,
     HostCall,
     Launch,
     Matrix,
-    Place,
-    Product,
-    Span,
     Work,
 )
 from arenaplan.run.cuda.host_calls import HostCalls
@@ -335,7 +335,7 @@ class _Bound:
                 data = np.ascontiguousarray(self._graph.data(index))
                 staging[start:stop] = data.reshape(-1).view(np.uint8)
         if self._program.constant_bytes:
-            whole = Span(CONSTANTS, 0, self._program.constant_bytes)
+            whole = DeviceSpan(CONSTANTS, 0, self._program.constant_bytes)
             stream.upload(staging, self._array(whole, _BYTE))()
             stream.synchronize()
 
@@ -377,29 +377,29 @@ class _Bound:
             function = self._functions[work.kernel.name]
             arrays = [self._array(step.spans[place], _BYTE) for place in work.arguments]
             return stream.launch(function, work.grid, arrays, work.scalars)
-        if isinstance(work, Copy):
+        if isinstance(work, DeviceCopy):
             return stream.copy(
                 self._array(step.spans[work.source], _BYTE),
                 self._array(step.spans[work.target], _BYTE),
             )
         if isinstance(work, HostCall):
 
-            def memory(place: Place, size: int) -> Any:
+            def memory(place: DevicePlace, size: int) -> Any:
                 memory, start, _ = step.spans[place]
-                return self._array(Span(memory, start, start + size), _BYTE)
+                return self._array(DeviceSpan(memory, start, start + size), _BYTE)
 
             return self.calls.bind(stream, work, memory)
         return self._product(stream, step, work)
 
-    def _product(self, stream: Stream, step: DeviceStep, work: Product) -> Run:
+    def _product(self, stream: Stream, step: DeviceStep, work: DeviceProduct) -> Run:
         def operand(matrix: Matrix) -> Any:
             memory, start, stop = step.spans[matrix.place]
             first = start + matrix.offset * work.dtype.itemsize
-            return self._array(Span(memory, first, stop), work.dtype)
+            return self._array(DeviceSpan(memory, first, stop), work.dtype)
 
         return stream.product(work, operand(work.a), operand(work.b), operand(work.c))
 
-    def _array(self, span: Span, dtype: np.dtype[Any]) -> Any:
+    def _array(self, span: DeviceSpan, dtype: np.dtype[Any]) -> Any:
         count = (span.stop - span.start) // dtype.itemsize
         return self._memories[span.memory].view(span.start, (count,), dtype)
 

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final
 from arenaplan.base.errors import TargetMismatch, fault
 from arenaplan.graph import Graph
 from arenaplan.run.cuda.device_work import (
-    Copy,
+    DeviceCopy,
+    DevicePlace,
+    DeviceProduct,
+    DeviceSpan,
     HostCall,
     Launch,
-    Place,
-    Product,
-    Span,
     Work,
     early_writes,
     moved,
 )
 from arenaplan.run.cuda.lowering import StepLowering, check_supported
 from arenaplan.run.cuda.streams import Schedule, schedule
-from arenaplan.run.cuda.text import Kernel
+from arenaplan.run.cuda.text import DeviceKernel
 from arenaplan.run.numpy.signatures import byte_size
 from arenaplan.run.numpy.steps import spans_of
 
@@ -50,7 +50,7 @@ class DeviceStep:
     node: int
     """Index of the last node of the step."""
     works: tuple[Work, ...]
-    spans: dict[Place, Span]
+    spans: dict[DevicePlace, DeviceSpan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,16 @@ class DeviceProgram:
     """A plan's work."""
 
     steps: tuple[DeviceStep, ...]
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[DeviceKernel, ...]
     """Every kernel once, by name."""
     arena_bytes: int
-    constants: dict[int, Span]
+    constants: dict[int, DeviceSpan]
     """Constants that kernels read."""
     constant_bytes: int
     outside_bytes: int
     """Memory outside the arena: scratch buffers that the plan does not have, and results that
     must not be in their places before all operands are read."""
-    values: dict[int, Span]
+    values: dict[int, DeviceSpan]
     """Bytes of every value that is in the arena."""
     schedule: Schedule
 
@@ -79,7 +79,7 @@ class DeviceProgram:
     @property
     def multiplies(self) -> bool:
         """True if there are matrix products."""
-        return any(isinstance(work, Product) for step in self.steps for work in step.works)
+        return any(isinstance(work, DeviceProduct) for step in self.steps for work in step.works)
 
     @property
     def host_calls(self) -> list[HostCall]:
@@ -129,19 +129,21 @@ class _Maker:
         self.plan = plan
         self.streams = streams
         spans = spans_of(graph, plan)
-        self.values = {index: Span(ARENA, span.start, span.stop) for index, span in spans.items()}
-        self.constants: dict[int, Span] = {}
+        self.values = {
+            index: DeviceSpan(ARENA, span.start, span.stop) for index, span in spans.items()
+        }
+        self.constants: dict[int, DeviceSpan] = {}
         self.constant_bytes = 0
         self.shared = 0
         self.outside = 0
-        self.kernels: dict[str, Kernel] = {}
+        self.kernels: dict[str, DeviceKernel] = {}
 
     def program(self) -> DeviceProgram:
-        planned: dict[int, list[Span]] = {}
+        planned: dict[int, list[DeviceSpan]] = {}
         bases = self.plan.bases
         for work in self.plan.workspaces:
             start = bases[work.space] + work.offset
-            planned.setdefault(work.node, []).append(Span(ARENA, start, start + work.bytes))
+            planned.setdefault(work.node, []).append(DeviceSpan(ARENA, start, start + work.bytes))
         steps = tuple(self._step(nodes, planned.get(nodes[-1])) for nodes in self.plan.steps)
         arena = max(
             base + space.arena_bytes for base, space in zip(bases, self.plan.spaces, strict=True)
@@ -159,22 +161,22 @@ class _Maker:
             ),
         )
 
-    def _step(self, nodes: Sequence[int], planned: list[Span] | None) -> DeviceStep:
+    def _step(self, nodes: Sequence[int], planned: list[DeviceSpan] | None) -> DeviceStep:
         lowering = StepLowering(self.graph, nodes)
         used = 0 if self.streams == 1 else self.outside
 
-        def outside(size: int) -> Span:
+        def outside(size: int) -> DeviceSpan:
             nonlocal used
             start, used = used, used + _padded(size)
             self.outside = max(self.outside, used)
-            return Span(OUTSIDE, start, start + size)
+            return DeviceSpan(OUTSIDE, start, start + size)
 
         scratch = planned
         if scratch is None:
             best = [min(slot, key=lambda choice: choice.cost).bytes for slot in lowering.slots]
             scratch = [outside(size) for size in best]
         works = lowering.works([span.stop - span.start for span in scratch])
-        spans = {Place("scratch", at): span for at, span in enumerate(scratch)}
+        spans = {DevicePlace("scratch", at): span for at, span in enumerate(scratch)}
         for work in works:
             for place in (*work.writes, *(read.place for read in work.reads)):
                 if place.kind == "value":
@@ -187,12 +189,12 @@ class _Maker:
             span = spans[place]
             own = lowering.staging_slot
             if staged or own is None or planned is None:
-                waiting = Place("staged", len(staged))
+                waiting = DevicePlace("staged", len(staged))
                 spans[waiting] = outside(span.stop - span.start)
             else:
-                waiting = Place("scratch", own)
+                waiting = DevicePlace("scratch", own)
             works = [moved(work, place, waiting) for work in works]
-            staged.append(Copy(waiting, place, span.stop - span.start))
+            staged.append(DeviceCopy(waiting, place, span.stop - span.start))
         if early_writes(works, spans):
             node = self.graph.nodes[nodes[-1]]
             raise fault(
@@ -203,17 +205,19 @@ class _Maker:
                 self.kernels.setdefault(work.kernel.name, work.kernel)
         return DeviceStep(nodes[-1], (*works, *staged), spans)
 
-    def _span(self, value: int) -> Span:
+    def _span(self, value: int) -> DeviceSpan:
         if self.graph.values[value].kind != "constant":
             return self.values[value]
         if value not in self.constants:
             size = byte_size(self.graph.values[value])
             start = self.constant_bytes
-            self.constants[value] = Span(CONSTANTS, start, start + size)
+            self.constants[value] = DeviceSpan(CONSTANTS, start, start + size)
             self.constant_bytes += _padded(size)
         return self.constants[value]
 
-    def _is_done(self, nodes: Sequence[int], work: Work, spans: dict[Place, Span]) -> bool:
+    def _is_done(
+        self, nodes: Sequence[int], work: Work, spans: dict[DevicePlace, DeviceSpan]
+    ) -> bool:
         """Return whether the plan already has the operand where the work would copy it."""
         if len(nodes) > 1 or not isinstance(work, Launch):
             return False
@@ -222,10 +226,10 @@ class _Maker:
             source, result = node.inputs[view.input], node.outputs[view.output]
             if source is None or result is None or view.input != work.position:
                 continue
-            if work.writes != (Place("value", result),):
+            if work.writes != (DevicePlace("value", result),):
                 continue
-            first = spans.get(Place("value", source))
-            second = spans[Place("value", result)]
+            first = spans.get(DevicePlace("value", source))
+            second = spans[DevicePlace("value", result)]
             if first is None or first.memory != second.memory:
                 continue
             large, small = (first, second) if view.of == "input" else (second, first)

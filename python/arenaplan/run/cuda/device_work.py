@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.run.cuda.text import Kernel
+from arenaplan.run.cuda.text import DeviceKernel
 from arenaplan.run.numpy.registry import Signature
 
 
-class Place(NamedTuple):
+class DevicePlace(NamedTuple):
     """Memory that work reads or writes, before its address is known."""
 
     kind: Literal["value", "scratch", "staged"]
@@ -21,7 +21,7 @@ class Place(NamedTuple):
     waits to be copied to its place."""
 
 
-class Span(NamedTuple):
+class DeviceSpan(NamedTuple):
     """Bytes of one memory."""
 
     memory: int
@@ -29,15 +29,15 @@ class Span(NamedTuple):
     start: int
     stop: int
 
-    def meets(self, other: Span) -> bool:
+    def meets(self, other: DeviceSpan) -> bool:
         """Whether two spans have a byte in common."""
         return self.memory == other.memory and self.start < other.stop and other.start < self.stop
 
 
-class Read(NamedTuple):
+class DeviceRead(NamedTuple):
     """An operand that work reads."""
 
-    place: Place
+    place: DevicePlace
     is_aligned: bool
     """Whether each element is read only by the thread that writes the element of the same position
     afterwards, so that an output of the same element size may have the same address."""
@@ -47,15 +47,15 @@ class Read(NamedTuple):
 class Launch:
     """A launch of a kernel."""
 
-    kernel: Kernel
-    arguments: tuple[Place, ...]
+    kernel: DeviceKernel
+    arguments: tuple[DevicePlace, ...]
     """The memory of each parameter that is a pointer."""
     scalars: tuple[int, ...]
     """The parameters that follow, of 64 bits each."""
     grid: int
     """Number of blocks."""
-    reads: tuple[Read, ...]
-    writes: tuple[Place, ...]
+    reads: tuple[DeviceRead, ...]
+    writes: tuple[DevicePlace, ...]
     position: int = 0
     """Position of the operand that is copied, where the node only copies."""
 
@@ -63,7 +63,7 @@ class Launch:
 class Matrix(NamedTuple):
     """Matrices in row-major order at equal distances."""
 
-    place: Place
+    place: DevicePlace
     offset: int
     """First element."""
     row: int
@@ -75,7 +75,7 @@ class Matrix(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class DeviceProduct:
     """The products ``c = alpha · a @ b + beta · c`` of some matrices."""
 
     dtype: np.dtype[Any]
@@ -90,31 +90,31 @@ class Product:
     beta: float = 0.0
 
     @property
-    def reads(self) -> tuple[Read, ...]:
+    def reads(self) -> tuple[DeviceRead, ...]:
         """The operands."""
-        return Read(self.a.place, False), Read(self.b.place, False)
+        return DeviceRead(self.a.place, False), DeviceRead(self.b.place, False)
 
     @property
-    def writes(self) -> tuple[Place, ...]:
+    def writes(self) -> tuple[DevicePlace, ...]:
         """The result."""
         return (self.c.place,)
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class DeviceCopy:
     """A copy of bytes."""
 
-    source: Place
-    target: Place
+    source: DevicePlace
+    target: DevicePlace
     bytes: int
 
     @property
-    def reads(self) -> tuple[Read, ...]:
+    def reads(self) -> tuple[DeviceRead, ...]:
         """The source."""
-        return (Read(self.source, False),)
+        return (DeviceRead(self.source, False),)
 
     @property
-    def writes(self) -> tuple[Place, ...]:
+    def writes(self) -> tuple[DevicePlace, ...]:
         """The target."""
         return (self.target,)
 
@@ -126,29 +126,31 @@ class HostCall:
     signature: Signature
     node: int
     """Index of the node."""
-    operands: tuple[Place | None, ...]
+    operands: tuple[DevicePlace | None, ...]
     """The operands on the device; ``None`` where one is constant, or left out."""
-    results: tuple[Place | None, ...]
+    results: tuple[DevicePlace | None, ...]
 
     @property
-    def reads(self) -> tuple[Read, ...]:
+    def reads(self) -> tuple[DeviceRead, ...]:
         """The operands that are copied to the host, all before the first result is copied back."""
         places = dict.fromkeys(place for place in self.operands if place is not None)
-        return tuple(Read(place, False) for place in places)
+        return tuple(DeviceRead(place, False) for place in places)
 
     @property
-    def writes(self) -> tuple[Place, ...]:
+    def writes(self) -> tuple[DevicePlace, ...]:
         """The results that are copied to the device."""
         return tuple(place for place in self.results if place is not None)
 
 
-Work: TypeAlias = Launch | Product | Copy | HostCall
+Work: TypeAlias = Launch | DeviceProduct | DeviceCopy | HostCall
 
 
-def early_writes(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Place]:
+def early_writes(
+    works: Sequence[Work], spans: Mapping[DevicePlace, DeviceSpan]
+) -> list[DevicePlace]:
     """Return the places that are written while bytes of an operand there are still to be read."""
-    found: dict[Place, None] = {}
-    written: list[Place] = []
+    found: dict[DevicePlace, None] = {}
+    written: list[DevicePlace] = []
     for work in works:
         for read in work.reads:
             span = spans[read.place]
@@ -163,20 +165,20 @@ def early_writes(works: Sequence[Work], spans: Mapping[Place, Span]) -> list[Pla
     return list(found)
 
 
-def moved(work: Work, old: Place, new: Place) -> Work:
+def moved(work: Work, old: DevicePlace, new: DevicePlace) -> Work:
     """Return work that reads and writes another place."""
 
-    def place(each: Place) -> Place:
+    def place(each: DevicePlace) -> DevicePlace:
         return new if each == old else each
 
     if isinstance(work, Launch):
         return replace(
             work,
             arguments=tuple(map(place, work.arguments)),
-            reads=tuple(Read(place(read.place), read.is_aligned) for read in work.reads),
+            reads=tuple(DeviceRead(place(read.place), read.is_aligned) for read in work.reads),
             writes=tuple(map(place, work.writes)),
         )
-    if isinstance(work, Product):
+    if isinstance(work, DeviceProduct):
         a, b, c = (m._replace(place=place(m.place)) for m in (work.a, work.b, work.c))
         return replace(work, a=a, b=b, c=c)
     if isinstance(work, HostCall):

@@ -13,7 +13,7 @@ import numpy as np
 
 from arenaplan.graph import Graph
 from arenaplan.run.cuda.device import Device, Run, Stream
-from arenaplan.run.cuda.device_work import HostCall, Place
+from arenaplan.run.cuda.device_work import DevicePlace, HostCall
 from arenaplan.run.numpy.executor import quiet_arithmetic
 from arenaplan.run.numpy.numpy_backend import BACKEND, least_workspaces
 from arenaplan.run.numpy.registry import Clock, Step, attributed, find_kernel
@@ -48,7 +48,9 @@ class HostCalls:
         self._workspaces, self.bytes = own_workspaces(sizes)
         """Bytes on the host: copies of operands and results, and scratch memory."""
 
-    def bind(self, stream: Stream, call: HostCall, memory: Callable[[Place, int], Any]) -> Run:
+    def bind(
+        self, stream: Stream, call: HostCall, memory: Callable[[DevicePlace, int], Any]
+    ) -> Run:
         """
         Return a function that runs a call when the work in the stream so far is done.
 
@@ -60,7 +62,7 @@ class HostCalls:
         graph = self._graph
         node = graph.nodes[call.node]
 
-        def copied(value: int | None, place: Place | None) -> Copied | None:
+        def copied(value: int | None, place: DevicePlace | None) -> Copied | None:
             if value is None or place is None:
                 return None
             size = byte_size(graph.values[value])

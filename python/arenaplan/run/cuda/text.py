@@ -159,7 +159,7 @@ def strided_index(index: str, shape: Sequence[int], strides: Sequence[int], offs
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class DeviceKernel:
     """A generated function."""
 
     stem: str

@@ -49,7 +49,7 @@ _TRIES = 8
 """Plans of graphs with equal names that are tried before a shape gets its own."""
 
 
-class Planned(NamedTuple):
+class PlannedShape(NamedTuple):
     """A shape that the solver planned, since no earlier plan served it."""
 
     shape: Shape
@@ -67,7 +67,7 @@ class PlanFamily:
         self._graph_with = model if callable(model) else open_model(model)
         self._shapes = shapes
         self._options = options
-        self._planned: list[Planned] = []
+        self._planned: list[PlannedShape] = []
         self._server: dict[Shape, int] = {}
         self._exact: dict[Shape, Plan] = {}
         self._by_inputs: dict[InputShapes, Shape] = {}
@@ -273,7 +273,7 @@ class PlanFamily:
     # -- planning ----------------------------------------------------------------------
 
     @property
-    def _largest(self) -> Planned:
+    def _largest(self) -> PlannedShape:
         """The plan that needs most bytes."""
         return max(self._planned, key=lambda planned: planned.plan.arena_bytes)
 
@@ -363,7 +363,7 @@ class PlanFamily:
 
     def _add(self, shape: Shape, plan: Plan) -> int:
         """Note the plan for a shape that was planned by itself, and return the position."""
-        self._planned.append(Planned(shape, plan))
+        self._planned.append(PlannedShape(shape, plan))
         self._exact[shape] = plan
         return len(self._planned) - 1
 

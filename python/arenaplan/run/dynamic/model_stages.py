@@ -32,7 +32,7 @@ DECIDED: Final = "Decided"
 _ALIGNMENT = 64
 
 
-class Place(NamedTuple):
+class LeftBytes(NamedTuple):
     """Bytes of a value that an earlier stage left in the arena."""
 
     start: int
@@ -54,7 +54,7 @@ class Before(NamedTuple):
 
     done: frozenset[str]
     """Values that were computed."""
-    live: Mapping[str, Place]
+    live: Mapping[str, LeftBytes]
     """Values that are left, and where."""
     decided: frozenset[str]
     """Values whose content is outside the arena."""
@@ -153,7 +153,7 @@ def _input(graph: Graph, value: Value) -> int:
 
 
 def _bring(
-    graph: Graph, index: dict[str, int], values: Iterable[Value], live: Mapping[str, Place]
+    graph: Graph, index: dict[str, int], values: Iterable[Value], live: Mapping[str, LeftBytes]
 ) -> None:
     """
     Declare the values that earlier stages left, in place.
@@ -239,14 +239,14 @@ def _show(target: np.ndarray, source: np.ndarray) -> None:
         np.copyto(target, source)
 
 
-def places_after(stage: StageGraph, plan: Plan) -> dict[str, Place]:
+def places_after(stage: StageGraph, plan: Plan) -> dict[str, LeftBytes]:
     """Return where a stage leaves values."""
     found = {}
     for name, value in stage.kept.items():
         place = plan.placements[value]
         if place is not None:
             start = plan.bases[place.space] + place.offset
-            found[name] = Place(start, start + place.bytes)
+            found[name] = LeftBytes(start, start + place.bytes)
         elif stage.graph.values[value].kind != "constant":
-            found[name] = Place(0, 0)
+            found[name] = LeftBytes(0, 0)
     return found

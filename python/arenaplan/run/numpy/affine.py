@@ -11,14 +11,14 @@ import numpy as np
 from arenaplan.run.numpy.registry import Signature, Tensor
 
 
-class Operator(NamedTuple):
+class KernelKey(NamedTuple):
     """Key of a kernel."""
 
     domain: str
     op: str
 
 
-COMPOSED = Operator("arenaplan", "ChannelAffine")
+COMPOSED = KernelKey("arenaplan", "ChannelAffine")
 """Several such maps in one: operands are the array, a scale, and a shift."""
 Vectors = tuple[np.ndarray | None, np.ndarray | None]
 """A scale and a shift, one element per channel each; either may be absent."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arenaplan._core import Plan
 
 
-class Buffer(NamedTuple):
+class ValueBuffer(NamedTuple):
     """Memory for one value."""
 
     value: int
@@ -34,7 +34,7 @@ class Buffer(NamedTuple):
 
 def bring(
     graph: Graph, plan: Plan, given: Mapping[str, np.ndarray], arena: np.ndarray
-) -> list[Buffer]:
+) -> list[ValueBuffer]:
     """
     Return a buffer for every value that ``plan`` leaves to the caller.
 
@@ -73,7 +73,7 @@ def bring(
             raise fault(
                 "InvalidBuffer", f"the buffer for {name!r} is read-only, and a run writes it"
             )
-        buffers.append(Buffer(index, array, memory, name in given))
+        buffers.append(ValueBuffer(index, array, memory, name in given))
     _check_apart(graph, buffers, arena)
     return buffers
 
@@ -103,7 +103,7 @@ def _checked(value: Value, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _check_apart(graph: Graph, buffers: Sequence[Buffer], arena: np.ndarray) -> None:
+def _check_apart(graph: Graph, buffers: Sequence[ValueBuffer], arena: np.ndarray) -> None:
     """Refuse memory that a run writes if the memory contains anything else."""
     for position, buffer in enumerate(buffers):
         later = buffers[position + 1 :]
@@ -116,5 +116,5 @@ def _check_apart(graph: Graph, buffers: Sequence[Buffer], arena: np.ndarray) -> 
             )
 
 
-def _one_writes(a: Buffer, b: Buffer) -> bool:
+def _one_writes(a: ValueBuffer, b: ValueBuffer) -> bool:
     return a.memory.flags.writeable or b.memory.flags.writeable

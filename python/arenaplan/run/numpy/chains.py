@@ -22,7 +22,7 @@ from arenaplan.run.numpy.registry import INTERNAL, MICROSOFT, Run, Signature, Te
 
 Argument: TypeAlias = "int | float"
 """The number of a value that a program has made, or a constant, which is a float."""
-Recipe: TypeAlias = "Callable[[Program, Signature, list[Argument]], Argument | None]"
+Recipe: TypeAlias = "Callable[[ChainProgram, Signature, list[Argument]], Argument | None]"
 """Appends an operator's functions, and returns the result; ``None`` if there are no functions."""
 
 _Step: TypeAlias = "tuple[str, int, Sequence[Argument]]"
@@ -45,7 +45,7 @@ class _Line(NamedTuple):
     arguments: tuple[Argument, Argument, Argument]
 
 
-class Program:
+class ChainProgram:
     """Functions in order; each makes a value with a separate number."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ def _one(function: str) -> Recipe:
 
 
 def _fold(function: str) -> Recipe:
-    def recipe(p: Program, _: Signature, args: list[Argument]) -> Argument:
+    def recipe(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
         total = args[0] if len(args) > 1 else p("copy", args[0])
         for each in args[1:]:
             total = p(function, total, each)
@@ -116,11 +116,11 @@ def _fold(function: str) -> Recipe:
     return recipe
 
 
-def _relu(p: Program, _: Signature, args: list[Argument]) -> Argument:
+def _relu(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
     return p("max", 0.0, args[0])
 
 
-def _clip(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _clip(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     if any(not isinstance(bound, float) for bound in args[1:]):
         return None
     low, high = signature.constant_data(1), signature.constant_data(2)
@@ -129,27 +129,27 @@ def _clip(p: Program, signature: Signature, args: list[Argument]) -> Argument | 
     return p("min", float(most), p("max", float(least), args[0]))
 
 
-def _leaky_relu(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _leaky_relu(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     alpha = float(signature.attributes.get("alpha", 0.01))
     return p("max", p("mul", args[0], alpha), args[0]) if 0 < alpha <= 1 else None
 
 
-def _line(p: Program, x: Argument, alpha: float, beta: float) -> int:
+def _line(p: ChainProgram, x: Argument, alpha: float, beta: float) -> int:
     """Append ``alpha·x + beta``, bounded to 0 … 1."""
     return p("min", 1.0, p("max", 0.0, p("add", p("mul", x, alpha), beta)))
 
 
-def _hard_sigmoid(p: Program, signature: Signature, args: list[Argument]) -> Argument:
+def _hard_sigmoid(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument:
     attributes = signature.attributes
     alpha, beta = attributes.get("alpha", 0.2), attributes.get("beta", 0.5)
     return _line(p, args[0], float(alpha), float(beta))
 
 
-def _hard_swish(p: Program, _: Signature, args: list[Argument]) -> Argument:
+def _hard_swish(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
     return p("mul", args[0], _line(p, args[0], 1 / 6, 0.5))
 
 
-def _elu(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _elu(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     alpha = float(signature.attributes.get("alpha", 1.0))
     if not math.isfinite(alpha):
         return None
@@ -158,12 +158,12 @@ def _elu(p: Program, signature: Signature, args: list[Argument]) -> Argument | N
     return p("add", p("max", 0.0, x), below)
 
 
-def _swish(p: Program, signature: Signature, args: list[Argument]) -> Argument:
+def _swish(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument:
     alpha = float(signature.attributes.get("alpha", 1.0))
     return p("mul", args[0], p("sigmoid", p("mul", args[0], alpha)))
 
 
-def _gelu(p: Program, signature: Signature, args: list[Argument]) -> Argument:
+def _gelu(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument:
     (x,) = args
     if signature.attributes.get("approximate", "none") == "tanh":
         root = math.sqrt(2 / math.pi)
@@ -174,7 +174,7 @@ def _gelu(p: Program, signature: Signature, args: list[Argument]) -> Argument:
     return p("mul", x, p("add", p("mul", bent, 0.5), 0.5))
 
 
-def _power(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _power(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     exponent = args[1] if len(args) == 2 else None
     if not isinstance(exponent, float):
         return None
@@ -185,22 +185,22 @@ def _power(p: Program, signature: Signature, args: list[Argument]) -> Argument |
     return p("mul", args[0], p("mul", args[0], args[0])) if exponent == 3 else None
 
 
-def _affine(p: Program, _: Signature, args: list[Argument]) -> Argument:
+def _affine(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
     return p("add", p("mul", args[0], args[1]), args[2])
 
 
-def _dequantize(p: Program, signature: Signature, args: list[Argument]) -> Argument:
+def _dequantize(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument:
     x, scale, *zero = args
     return p("mul", p("sub", x, zero[0]) if zero else x, scale)
 
 
-def _quantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _quantize(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     x, scale, *zero = args
     made = signature.result().dtype
     return _rounded(p, p("div", x, scale), made, zero[0] if zero else 0.0)
 
 
-def _requantize(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _requantize(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     made = signature.outputs[0]
     x, scale, *zero = args
     point = zero[0] if zero else 0.0
@@ -209,7 +209,7 @@ def _requantize(p: Program, signature: Signature, args: list[Argument]) -> Argum
     return _rounded(p, p("mul", x, scale), made.dtype, point)
 
 
-def _rounded(p: Program, x: Argument, dtype: np.dtype, point: Argument = 0.0) -> Argument:
+def _rounded(p: ChainProgram, x: Argument, dtype: np.dtype, point: Argument = 0.0) -> Argument:
     """Append a number that is rounded, plus a zero point, within the limits of a type."""
     limits = np.iinfo(dtype)
 
@@ -220,11 +220,11 @@ def _rounded(p: Program, x: Argument, dtype: np.dtype, point: Argument = 0.0) ->
     return p("sub", p("add", bounded, _MIDDLE), less_point(_MIDDLE))
 
 
-def _widen(p: Program, _: Signature, args: list[Argument]) -> Argument:
+def _widen(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
     return p("sub", args[0], args[1]) if len(args) == 2 else p("copy", args[0])
 
 
-def _qlinear_add(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _qlinear_add(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     made = signature.outputs[0]
     numbers = [arg for at, arg in enumerate(args) if at not in (0, 3) and isinstance(arg, float)]
     if made is None or len(numbers) != 6:
@@ -251,7 +251,7 @@ def sum_of_quantized(numbers: Sequence[np.float32]) -> tuple[float, float, float
     return float(first), float(second), float(zero - zeros)
 
 
-def _qlinear_mul(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _qlinear_mul(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
     made = signature.outputs[0]
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = args
     if made is None or not all(isinstance(each, float) for each in (a_scale, b_scale, scale)):
@@ -261,7 +261,9 @@ def _qlinear_mul(p: Program, signature: Signature, args: list[Argument]) -> Argu
     return _rounded(p, p("add", product, zero), made.dtype)
 
 
-def _qlinear_sigmoid(p: Program, signature: Signature, args: list[Argument]) -> Argument | None:
+def _qlinear_sigmoid(
+    p: ChainProgram, signature: Signature, args: list[Argument]
+) -> Argument | None:
     made = signature.outputs[0]
     if made is None or len(args) != 5 or not all(isinstance(each, float) for each in args[1:]):
         return None
@@ -307,7 +309,7 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
 """For each domain and operator the recipe, and the first operator set version."""
 
 
-class Operand(NamedTuple):
+class ChainOperand(NamedTuple):
     """An operand of an operator."""
 
     position: int
@@ -316,7 +318,7 @@ class Operand(NamedTuple):
     """The constant value, if the operand is constant."""
 
 
-def operands_of(signature: Signature) -> list[Operand] | None:
+def operands_of(signature: Signature) -> list[ChainOperand] | None:
     """Return the operands of an operator that has a recipe, or ``None`` if no recipe holds."""
     domain = "" if signature.domain == "ai.onnx" else signature.domain
     _, since = RECIPES.get((domain, signature.op), (None, 0))
@@ -336,13 +338,13 @@ def operands_of(signature: Signature) -> list[Operand] | None:
         spatial = signature.attributes.get("spatial", 1)
         if first != made or not spatial or not is_channel_affine(signature, 0):
             return None
-        return [Operand(0, None), Operand(-1, None), Operand(-2, None)]
+        return [ChainOperand(0, None), ChainOperand(-1, None), ChainOperand(-2, None)]
     found = []
     for position, tensor in enumerate(signature.inputs):
         if tensor is None:
             continue
         data = None if prod(tensor.shape) != 1 else signature.constant_data(position)
-        found.append(Operand(position, None if data is None else float(data.reshape(()))))
+        found.append(ChainOperand(position, None if data is None else float(data.reshape(()))))
     return found
 
 
@@ -413,7 +415,7 @@ class Chain:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
-        self.program = Program()
+        self.program = ChainProgram()
         self.made: dict[object, Argument] = {}
         """For each value the number in the program."""
         self.loads: list[object] = []

@@ -46,7 +46,7 @@ from arenaplan.run.numpy.timing import nanoseconds
 
 
 @dataclass(frozen=True)
-class Stage:
+class ByteStage:
     """A byte kernel, with the treatment of the result."""
 
     kernel: QuantizedConv | QuantizedProduct
@@ -72,7 +72,7 @@ class QuantizedGroup:
     """The name of the last node."""
     before: Member | None
     """The member that makes the whole image from others."""
-    stages: tuple[Stage, ...]
+    stages: tuple[ByteStage, ...]
     in_place: bool
     """Whether the last kernel may write where the output will be."""
 
@@ -240,7 +240,9 @@ def _part(
     return kernel.part(some)
 
 
-def _bound(member: Member, stage: Stage, tile: Tile, arrays: Mapping[int, np.ndarray]) -> list[Run]:
+def _bound(
+    member: Member, stage: ByteStage, tile: Tile, arrays: Mapping[int, np.ndarray]
+) -> list[Run]:
     """Return functions that make a member's result part from the same part of a kernel's result."""
     layout = lay_out([member], member.value, source=(stage.result, stage.made))
     nothing = Scratch(np.empty(0, np.uint8), member.signature.name)
@@ -309,12 +311,12 @@ def quantized_group(group: Group) -> QuantizedGroup | None:
             made_by(chain).shape != made.shape or core.result.value not in chain.inputs
         ):
             return None
-        stages.append(Stage(core.kernel, core.image, core.result.value, made, chain))
+        stages.append(ByteStage(core.kernel, core.image, core.result.value, made, chain))
     return _checked(group, first, tuple(stages))
 
 
 def _checked(
-    group: Group, before: Member | None, stages: tuple[Stage, ...]
+    group: Group, before: Member | None, stages: tuple[ByteStage, ...]
 ) -> QuantizedGroup | None:
     """Return the group for some stages, if each stage reads the previous stage's result."""
     name = group.sink.signature.name

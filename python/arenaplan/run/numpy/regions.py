@@ -98,7 +98,7 @@ def add_needs(stage: Stage, times: Times, needs: dict[int, Needs]) -> None:
         needs[value] = Needs(low, high)
 
 
-class Held(NamedTuple):
+class HeldRows(NamedTuple):
     """A value's line buffer."""
 
     base: np.ndarray
@@ -108,11 +108,11 @@ class Held(NamedTuple):
     """Whether rows stay from strip to strip."""
 
 
-def held_by(needs: Needs, times: Times) -> Held:
+def held_by(needs: Needs, times: Times) -> HeldRows:
     """Return the line buffer that a value needs."""
     base = np.maximum.accumulate(np.where(times.active, needs.low, 0))
     rows = int(np.where(times.active, times.stop - base, 0).max())
-    return Held(base, rows, bool(((needs.high > 0) & (needs.low < _before(needs))).any()))
+    return HeldRows(base, rows, bool(((needs.high > 0) & (needs.low < _before(needs))).any()))
 
 
 def strips_needs(rows: int, height: int) -> Needs:
@@ -121,7 +121,7 @@ def strips_needs(rows: int, height: int) -> Needs:
     return Needs(low, np.minimum(low + height, rows))
 
 
-def _moving(stage: Stage, held: Held, times: Times) -> float:
+def _moving(stage: Stage, held: HeldRows, times: Times) -> float:
     """Return the nanoseconds in which rows that stay are moved, as many at once as are new."""
     strips = int(times.active.sum())
     made = int(np.where(times.active, times.stop - times.start, 0).sum())
@@ -140,7 +140,7 @@ class Region:
     stages: tuple[Stage, ...]
     times: tuple[Times, ...]
     """Per stage."""
-    held: Mapping[int, Held]
+    held: Mapping[int, HeldRows]
     """Per value that has a line buffer."""
     home: Mapping[int, int]
     """For each inner value, the value whose rows hold it: a value with a line buffer, or the
@@ -202,7 +202,7 @@ def _region(stages: Sequence[Stage], strips: Strips) -> Region:
     needs = {last.value: strips_needs(last.rows, strips.rows)}
     home = _homes(strips)
     times: list[Times] = []
-    held: dict[int, Held] = {}
+    held: dict[int, HeldRows] = {}
     works: Counter[Work] = Counter()
     moving = 0.0
     for stage in reversed(stages):
@@ -277,7 +277,7 @@ class _Binder:
                     found += self._stage(stage, strip, start, stop)
         return found
 
-    def _moves(self, held: Held, stage: Stage, starts: np.ndarray, strip: int) -> list[Run]:
+    def _moves(self, held: HeldRows, stage: Stage, starts: np.ndarray, strip: int) -> list[Run]:
         """Return functions that move the rows that stay to the front of a line buffer."""
         if strip == 0:
             return []

@@ -128,9 +128,9 @@ class Work:
         time: Callable[[list[tuple[Sequence[Choice], Choice]]], float],
     ) -> None:
         self._slots, self._time = slots, time
-        self._known: dict[int, Run] = {}
+        self._known: dict[int, StripCost] = {}
 
-    def within(self, limit: int) -> Run:
+    def within(self, limit: int) -> StripCost:
         """
         Return the scratch memory and the time.
 
@@ -143,11 +143,11 @@ class Work:
         if run is None:
             chosen = [(slot, best_within(slot, limit)) for slot in self._slots]
             scratch = sum(padded(choice.bytes) for _, choice in chosen)
-            run = self._known[limit] = Run(scratch, _CALL + _SLOWER * self._time(chosen))
+            run = self._known[limit] = StripCost(scratch, _CALL + _SLOWER * self._time(chosen))
         return run
 
 
-class Run(NamedTuple):
+class StripCost(NamedTuple):
     """The work of a stage for one strip."""
 
     scratch: int

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from arenaplan.base.errors import PlannerError, fault
-from arenaplan.run.server.pages import Pages, Range
+from arenaplan.run.server.pages import PageRange, Pages
 
 
 class Signal:
@@ -47,7 +47,7 @@ class Signal:
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class MemoryRequest:
     """A request for memory: by a run, or for a session's states."""
 
     size: int
@@ -59,7 +59,7 @@ class Request:
     prepared: Collection[int] = ()
     """First bytes of the places where the run's executor is prepared."""
     is_session: bool = False
-    lease: Range | None = None
+    lease: PageRange | None = None
     is_refused: bool = False
     has_left: bool = False
 
@@ -113,13 +113,13 @@ class Book:
         self._lane = max(self._up(lane), unit)
         self._lock = threading.Lock()
         self._owner = 0
-        self._posted: deque[tuple[Callable[[Request], None], Request]] = deque()
-        self._signals: deque[Request] = deque()
+        self._posted: deque[tuple[Callable[[MemoryRequest], None], MemoryRequest]] = deque()
+        self._signals: deque[MemoryRequest] = deque()
         # Dictionaries are ordered sets, and repeated changes do no harm.
-        self._queue: dict[Request, None] = {}
-        self._waiting_sessions: dict[Request, None] = {}
-        self._runs: dict[Request, Range] = {}
-        self._sessions: dict[Request, Range] = {}
+        self._queue: dict[MemoryRequest, None] = {}
+        self._waiting_sessions: dict[MemoryRequest, None] = {}
+        self._runs: dict[MemoryRequest, PageRange] = {}
+        self._sessions: dict[MemoryRequest, PageRange] = {}
         self._top = pages.size
         """End of the memory that runs may use."""
         self._counts = Counts()
@@ -128,19 +128,19 @@ class Book:
 
     # -- changes -----------------------------------------------------------------------
 
-    def enter(self, request: Request) -> None:
+    def enter(self, request: MemoryRequest) -> None:
         """Put a request at the end of the queue; the request may get a lease at once."""
         self._post(self._enqueue, request)
 
-    def leave(self, request: Request) -> None:
+    def leave(self, request: MemoryRequest) -> None:
         """Take a request out of the queue, or the lease back; repeated calls do no harm."""
         self._post(self._remove, request)
 
-    def withdraw(self, request: Request) -> None:
+    def withdraw(self, request: MemoryRequest) -> None:
         """Take a request out of the queue, unless the request has a lease by now."""
         self._post(self._forget, request)
 
-    def refuse(self, request: Request) -> None:
+    def refuse(self, request: MemoryRequest) -> None:
         """Take a request that waited too long out of the queue, unless a lease came by now."""
         with self._held():
             if request.lease is None and not request.is_refused and not request.has_left:
@@ -186,7 +186,7 @@ class Book:
 
     # -- the lock ----------------------------------------------------------------------
 
-    def _post(self, change: Callable[[Request], None], request: Request) -> None:
+    def _post(self, change: Callable[[MemoryRequest], None], request: MemoryRequest) -> None:
         self._posted.append((change, request))
         while self._posted:
             # After release, the thread that had the lock looks for posts, so none is forgotten.
@@ -242,26 +242,26 @@ class Book:
 
     # -- with the lock -----------------------------------------------------------------
 
-    def _enqueue(self, request: Request) -> None:
+    def _enqueue(self, request: MemoryRequest) -> None:
         if self._is_closed:
             self._turn_down(request)
         elif not request.has_left and request.lease is None:
             (self._waiting_sessions if request.is_session else self._queue)[request] = None
 
-    def _turn_down(self, request: Request) -> None:
+    def _turn_down(self, request: MemoryRequest) -> None:
         self._queue.pop(request, None)
         self._waiting_sessions.pop(request, None)
         request.is_refused = True
         self._signals.append(request)
 
-    def _forget(self, request: Request) -> None:
+    def _forget(self, request: MemoryRequest) -> None:
         if request.lease is None and not request.is_refused and not request.has_left:
             request.has_left = True
             self._queue.pop(request, None)
             self._waiting_sessions.pop(request, None)
             self._signals.append(request)
 
-    def _remove(self, request: Request) -> None:
+    def _remove(self, request: MemoryRequest) -> None:
         request.has_left = True
         self._queue.pop(request, None)
         self._waiting_sessions.pop(request, None)
@@ -296,7 +296,7 @@ class Book:
         for request in granted:
             self._queue.pop(request, None)
 
-    def _lend(self, request: Request, place: Range) -> None:
+    def _lend(self, request: MemoryRequest, place: PageRange) -> None:
         self._pages.use(place)
         (self._sessions if request.is_session else self._runs)[request] = place
         self._counts.leases += 1
@@ -311,38 +311,40 @@ class Book:
         """Return the next multiple of the unit."""
         return -(-number // self._unit) * self._unit
 
-    def _taken(self) -> list[Range]:
+    def _taken(self) -> list[PageRange]:
         return sorted([*self._runs.values(), *self._sessions.values()])
 
-    def _place(self, request: Request) -> Range | None:
+    def _place(self, request: MemoryRequest) -> PageRange | None:
         """Return where a run may be now, if anywhere: first at prepared places."""
         if len(self._runs) >= self._workers:
             return None
         size, top = request.size, self._top
         for start in sorted(request.prepared):
-            place = Range(start, start + size)
+            place = PageRange(start, start + size)
             if place.stop <= top and not any(map(place.overlaps, self._runs.values())):
                 return place
         taken = sorted(self._runs.values())
         stride = self._up(max(size, 1))
         for lane in range(0, top, self._lane):
-            found = _first_fit(size, stride, Range(lane, min(lane + self._lane, top)), taken)
+            found = _first_fit(size, stride, PageRange(lane, min(lane + self._lane, top)), taken)
             if found is not None:
                 return found
-        return _first_fit(size, self._unit, Range(0, top), taken)
+        return _first_fit(size, self._unit, PageRange(0, top), taken)
 
-    def _session_place(self, request: Request) -> Range | None:
+    def _session_place(self, request: MemoryRequest) -> PageRange | None:
         """Return where a session's states may be: as high as possible, above the first lane."""
         top = self._pages.size
-        for each in reversed([Range(0, self._lane), *sorted(self._sessions.values())]):
+        for each in reversed([PageRange(0, self._lane), *sorted(self._sessions.values())]):
             start = (top - request.size) // self._unit * self._unit
             if start >= each.stop:
-                return Range(start, start + request.size)
+                return PageRange(start, start + request.size)
             top = min(top, each.start)
         return None
 
 
-def _first_fit(size: int, stride: int, within: Range, taken: Sequence[Range]) -> Range | None:
+def _first_fit(
+    size: int, stride: int, within: PageRange, taken: Sequence[PageRange]
+) -> PageRange | None:
     """Return the lowest place at a multiple of a stride that no range overlaps."""
     start = within.start
     for each in taken:
@@ -350,7 +352,7 @@ def _first_fit(size: int, stride: int, within: Range, taken: Sequence[Range]) ->
             break
         if each.stop > start:
             start += -(-(each.stop - start) // stride) * stride
-    place = Range(start, start + size)
+    place = PageRange(start, start + size)
     return place if place.stop <= within.stop else None
 
 

@@ -14,7 +14,7 @@ ALIGNMENT = mmap.PAGESIZE
 """Alignment of the first byte."""
 
 
-class Range(NamedTuple):
+class PageRange(NamedTuple):
     """Bytes from ``start`` up to ``stop``."""
 
     start: int
@@ -25,7 +25,7 @@ class Range(NamedTuple):
         """Number of bytes."""
         return self.stop - self.start
 
-    def overlaps(self, other: Range) -> bool:
+    def overlaps(self, other: PageRange) -> bool:
         """Whether both have a byte in common."""
         return self.start < other.stop and other.start < self.stop
 
@@ -59,28 +59,28 @@ class Pages:
         self.size = size
         self.bytes: np.ndarray = np.frombuffer(self._map, np.uint8)
         """All bytes."""
-        self._used: list[Range] = []
+        self._used: list[PageRange] = []
         """Ranges that were used and not given back to the system: apart, and ascending."""
         self.used_bytes = 0
         """Bytes in these ranges."""
 
-    def use(self, wanted: Range) -> None:
+    def use(self, wanted: PageRange) -> None:
         """Note that a range is about to be used."""
         for each in self._used:
             if each.start <= wanted.start and wanted.stop <= each.stop:
                 return
         apart = [e for e in self._used if e.stop < wanted.start or wanted.stop < e.start]
         joined = [wanted, *(each for each in self._used if each not in apart)]
-        union = Range(min(e.start for e in joined), max(e.stop for e in joined))
+        union = PageRange(min(e.start for e in joined), max(e.stop for e in joined))
         self._set_used(sorted([*apart, union]))
 
-    def give_back(self, taken: list[Range], keep: int) -> int:
+    def give_back(self, taken: list[PageRange], keep: int) -> int:
         """
         Give whole pages to the system, the highest first; the content is lost.
 
         Parameters
         ----------
-        taken : list of Range
+        taken : list of PageRange
             Ranges that stay, ascending.
         keep : int
             Most bytes in other ranges that may stay.
@@ -104,12 +104,12 @@ class Pages:
             stop = gap.stop // ALIGNMENT * ALIGNMENT
             if start < stop:
                 self._map.madvise(mmap.MADV_DONTNEED, start, stop - start)
-                left = [r for used in self._used for r in _gaps(used, [Range(start, stop)])]
+                left = [r for used in self._used for r in _gaps(used, [PageRange(start, stop)])]
                 self._set_used(left)
                 given += stop - start
         return given
 
-    def _set_used(self, used: list[Range]) -> None:
+    def _set_used(self, used: list[PageRange]) -> None:
         self._used = used
         self.used_bytes = sum(each.bytes for each in used)
 
@@ -126,14 +126,14 @@ class Pages:
         return False
 
 
-def _gaps(whole: Range, taken: list[Range]) -> list[Range]:
+def _gaps(whole: PageRange, taken: list[PageRange]) -> list[PageRange]:
     """Return the parts of a range that are in no other range; the other ranges are ascending."""
     found, start = [], whole.start
     for each in taken:
         if each.stop > start and each.start < whole.stop:
             if each.start > start:
-                found.append(Range(start, each.start))
+                found.append(PageRange(start, each.start))
             start = each.stop
     if start < whole.stop:
-        found.append(Range(start, whole.stop))
+        found.append(PageRange(start, whole.stop))
     return found

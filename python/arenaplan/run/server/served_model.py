@@ -76,7 +76,7 @@ class Resident:
         }
 
 
-class Entry:
+class ServedShape:
     """
     A model at one shape.
 
@@ -113,10 +113,10 @@ class Entry:
         return found
 
 
-class Work(NamedTuple):
+class ReadyRun(NamedTuple):
     """A run that is ready to begin."""
 
-    entry: Entry
+    entry: ServedShape
     inputs: dict[int, np.ndarray]
 
 
@@ -128,7 +128,7 @@ class ServedModel:
     ) -> None:
         self.name = name
         self.renew()
-        self._entries: dict[InputShapes, Entry] = {}
+        self._entries: dict[InputShapes, ServedShape] = {}
         self._family: PlanFamily | SavedFamily | None = None
         with self.naming():
             self._plan(model, bind, None if saved is None else read_saved(saved))
@@ -157,7 +157,7 @@ class ServedModel:
         self._family.check_inputs()
         planned: Sequence[tuple[Mapping[str, Any], Plan]] = self._family.planned
         sizes, _ = max(planned, key=lambda each: each[1].arena_bytes)
-        self.largest = Entry(self.name, *self._family.fitted(**sizes))
+        self.largest = ServedShape(self.name, *self._family.fitted(**sizes))
         self.size = self._family.arena_bytes
         shapes = [self.largest.graph.values[index].shape for index in self.largest.graph.inputs]
         self._entries[tuple(shapes)] = self.largest
@@ -174,7 +174,7 @@ class ServedModel:
             plan = make_plan(graph, PLAN_OPTIONS)
         else:
             plan.check(graph)
-        self.largest = Entry(self.name, graph, plan)
+        self.largest = ServedShape(self.name, graph, plan)
         self.size = self.largest.size
 
     def renew(self) -> None:
@@ -205,7 +205,7 @@ class ServedModel:
         """Alignment of a run's memory."""
         return self.largest.plan.alignment
 
-    def find(self, inputs: Mapping[str, ArrayLike]) -> Entry | None:
+    def find(self, inputs: Mapping[str, ArrayLike]) -> ServedShape | None:
         """
         Return the entry for the input shapes, if the entry exists already.
 
@@ -218,7 +218,7 @@ class ServedModel:
             return self.largest
         return self._entries.get(self._shapes(self._family, inputs))
 
-    def entry(self, inputs: Mapping[str, ArrayLike]) -> Entry:
+    def entry(self, inputs: Mapping[str, ArrayLike]) -> ServedShape:
         """Return the entry for the input shapes; raises as :meth:`find`."""
         family = self._family
         if family is None:
@@ -227,18 +227,18 @@ class ServedModel:
         with self._lock:
             entry = self._entries.get(shapes)
             if entry is None:
-                entry = Entry(self.name, *family.fitted(**(family.find_inputs(shapes) or {})))
+                entry = ServedShape(self.name, *family.fitted(**(family.find_inputs(shapes) or {})))
                 self._entries[shapes] = entry
             return entry
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: ServedShape) -> None:
         """Drop an entry that has no executor any more; without the lock, which imports hold."""
         if entry is not self.largest:
             for shapes, known in list(self._entries.items()):
                 if known is entry and not entry.residents:
                     self._entries.pop(shapes, None)
 
-    def work(self, entry: Entry, inputs: Mapping[str, ArrayLike]) -> Work:
+    def work(self, entry: ServedShape, inputs: Mapping[str, ArrayLike]) -> ReadyRun:
         """
         Return a run with these inputs.
 
@@ -247,7 +247,7 @@ class ServedModel:
         ExecutionError
             If an input is missing, unknown, or has another shape or type.
         """
-        return Work(entry, checked_inputs(entry.graph, inputs))
+        return ReadyRun(entry, checked_inputs(entry.graph, inputs))
 
     def _shapes(
         self, family: PlanFamily | SavedFamily, inputs: Mapping[str, ArrayLike]

@@ -26,10 +26,10 @@ from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, PlannerError, fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.run.dynamic.shapes import RangeBind
-from arenaplan.run.server.book import Book, Request, Signal, closed
+from arenaplan.run.server.book import Book, MemoryRequest, Signal, closed
 from arenaplan.run.server.pages import Pages
 from arenaplan.run.server.saved import Saved
-from arenaplan.run.server.served_model import Entry, Served, ServedModel, Work
+from arenaplan.run.server.served_model import ReadyRun, Served, ServedModel, ServedShape
 from arenaplan.run.server.session import Session, state_bytes
 from arenaplan.run.server.statistics import ServerStatistics
 from arenaplan.run.server.tasks import TaskRun, wake
@@ -143,7 +143,7 @@ class Server:
         lane = -(-self._lane // self._unit) * self._unit
         has_states = any(model.largest.states for model in self._models.values())
         self._pages = Pages(self.cap if has_states else min(self.cap, lane * self.workers))
-        self._order: OrderedDict[tuple[Entry, int], ServedModel] = OrderedDict()
+        self._order: OrderedDict[tuple[ServedShape, int], ServedModel] = OrderedDict()
         self._preparations = self._evicted = 0
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._is_closed = False
@@ -355,7 +355,7 @@ class Server:
 
     def _wanted_session(
         self, name: str, signal: Callable[[], object]
-    ) -> tuple[ServedModel, Request]:
+    ) -> tuple[ServedModel, MemoryRequest]:
         """Return a model, and a request for the model's states."""
         model = self._model(name)
         size, room = state_bytes(model.largest), self._book.room_for_sessions
@@ -365,9 +365,9 @@ class Server:
                 f"the states of model {quoted(name)} need {size:,} bytes; beside the largest "
                 f"model, the cap of {self.cap:,} bytes leaves {room:,}",
             )
-        return model, Request(size, signal, is_session=True)
+        return model, MemoryRequest(size, signal, is_session=True)
 
-    def _opened(self, model: ServedModel, request: Request) -> Session:
+    def _opened(self, model: ServedModel, request: MemoryRequest) -> Session:
         """Return the session for a request that has a lease."""
         assert request.lease is not None
         memory = self._pages.bytes[request.lease.start : request.lease.stop]
@@ -386,7 +386,7 @@ class Server:
         if session is not None:
             session._begin()
         event = Signal()
-        request = Request(work.entry.size, event.set, work.entry.residents)
+        request = MemoryRequest(work.entry.size, event.set, work.entry.residents)
         try:
             self._wait(model, request, event, timeout)
             return self._perform(model, work, request, session)
@@ -425,7 +425,7 @@ class Server:
             raise
 
     def _wait(
-        self, model: ServedModel, request: Request, event: Signal, timeout: float | None
+        self, model: ServedModel, request: MemoryRequest, event: Signal, timeout: float | None
     ) -> None:
         """Enter a request, wait for the lease, and raise if there is none in time."""
         self._book.enter(request)
@@ -434,7 +434,7 @@ class Server:
         self._check(model, request)
 
     async def _wait_async(
-        self, model: ServedModel, request: Request, timeout: float | None
+        self, model: ServedModel, request: MemoryRequest, timeout: float | None
     ) -> None:
         """Enter a request, wait for the lease, and raise if there is none in time."""
         loop = asyncio.get_running_loop()
@@ -445,7 +445,7 @@ class Server:
             await asyncio.wait([woken], timeout=None if timeout is None else max(timeout, 0))
         self._check(model, request)
 
-    def _check(self, model: ServedModel, request: Request) -> None:
+    def _check(self, model: ServedModel, request: MemoryRequest) -> None:
         """Raise unless a request has a lease by now."""
         if request.lease is None:
             self._book.refuse(request)
@@ -453,7 +453,7 @@ class Server:
             return
         raise self._refusal(model, request)
 
-    def _refusal(self, model: ServedModel, request: Request) -> PlannerError:
+    def _refusal(self, model: ServedModel, request: MemoryRequest) -> PlannerError:
         """Return the error for a request that got no lease."""
         if request.is_refused:
             return closed()
@@ -466,7 +466,7 @@ class Server:
         )
 
     def _perform(
-        self, model: ServedModel, work: Work, request: Request, session: Session | None
+        self, model: ServedModel, work: ReadyRun, request: MemoryRequest, session: Session | None
     ) -> dict[str, np.ndarray]:
         """Run a model in the leased memory."""
         assert request.lease is not None
@@ -481,7 +481,7 @@ class Server:
         states = None if session is None else session._states_for(work.entry)
         return resident.run(work.inputs, states)
 
-    def _used(self, model: ServedModel, entry: Entry, start: int) -> None:
+    def _used(self, model: ServedModel, entry: ServedShape, start: int) -> None:
         """Note the use of a prepared executor, and forget the least recently used executors."""
         with self._ordering:
             self._order[entry, start] = model
@@ -494,7 +494,11 @@ class Server:
                     its.forget(oldest)
 
     def _finish(
-        self, model: ServedModel, entry: Entry, request: Request, session: Session | None
+        self,
+        model: ServedModel,
+        entry: ServedShape,
+        request: MemoryRequest,
+        session: Session | None,
     ) -> None:
         """Take a request back, whatever the outcome."""
         if session is not None:

@@ -15,12 +15,12 @@ from arenaplan.base.errors import fault
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.run.numpy.signatures import byte_size
 from arenaplan.run.numpy.steps import array_at
-from arenaplan.run.server.book import Book, Request
+from arenaplan.run.server.book import Book, MemoryRequest
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from arenaplan.run.server.served_model import Entry, ServedModel, States, Work
+    from arenaplan.run.server.served_model import ReadyRun, ServedModel, ServedShape, States
 
 _ALIGNMENT = 64
 
@@ -44,20 +44,24 @@ class Host(Protocol):
         session: Session | None,
     ) -> dict[str, np.ndarray]: ...
 
-    def _refusal(self, model: ServedModel, request: Request) -> Exception: ...
+    def _refusal(self, model: ServedModel, request: MemoryRequest) -> Exception: ...
 
     def _perform(
-        self, model: ServedModel, work: Work, request: Request, session: Session | None
+        self, model: ServedModel, work: ReadyRun, request: MemoryRequest, session: Session | None
     ) -> dict[str, np.ndarray]: ...
 
     def _finish(
-        self, model: ServedModel, entry: Entry, request: Request, session: Session | None
+        self,
+        model: ServedModel,
+        entry: ServedShape,
+        request: MemoryRequest,
+        session: Session | None,
     ) -> None: ...
 
     def _pool(self) -> ThreadPoolExecutor: ...
 
 
-def state_bytes(entry: Entry) -> int:
+def state_bytes(entry: ServedShape) -> int:
     """Return the bytes of the states of one session."""
     return sum(-(-byte_size(v) // _ALIGNMENT) * _ALIGNMENT for v in entry.states.values())
 
@@ -75,7 +79,12 @@ class Session:
 
     @typed
     def __init__(
-        self, server: Host, model: ServedModel, book: Book, request: Request, memory: np.ndarray
+        self,
+        server: Host,
+        model: ServedModel,
+        book: Book,
+        request: MemoryRequest,
+        memory: np.ndarray,
     ) -> None:
         self._server, self._model, self._book, self._request = server, model, book, request
         self._process = os.getpid()
@@ -172,7 +181,7 @@ class Session:
         if self._closing and self._states and self._busy.acquire(blocking=False):
             self._end()  # It was closed in between.
 
-    def _states_for(self, entry: Entry) -> States:
+    def _states_for(self, entry: ServedShape) -> States:
         """Return the states for a run at one shape, which must have the same ones."""
         for name, value in entry.states.items():
             known = self._states.get(name)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arenaplan.run.server.book import Request
+from arenaplan.run.server.book import MemoryRequest
 
 if TYPE_CHECKING:
-    from arenaplan.run.server.served_model import ServedModel, Work
+    from arenaplan.run.server.served_model import ReadyRun, ServedModel
     from arenaplan.run.server.session import Host, Session
 
 
@@ -37,14 +37,14 @@ class TaskRun:
         self,
         server: Host,
         model: ServedModel,
-        work: Work,
+        work: ReadyRun,
         session: Session | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._server, self._model, self._work = server, model, work
         self._session, self._loop = session, loop
         self.outcome: Future[dict[str, np.ndarray]] = Future()
-        self.request = Request(work.entry.size, self._begin, work.entry.residents)
+        self.request = MemoryRequest(work.entry.size, self._begin, work.entry.residents)
 
     def _begin(self) -> None:
         """Start the work in a server thread; called from any thread."""

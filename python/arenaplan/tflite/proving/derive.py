@@ -25,11 +25,11 @@ from arenaplan.tflite.proving.elements import (
     place,
     values_of,
 )
-from arenaplan.tflite.proving.facts import Fact, Graph, Key, Operation
+from arenaplan.tflite.proving.facts import Fact, Key, Operation, SubgraphFacts
 from arenaplan.tflite.proving.guess import Index
 from arenaplan.tflite.proving.proof_moves import Move, NotAMove, move_of
 from arenaplan.tflite.proving.proof_pointwise import Pointwise, pointwise_of
-from arenaplan.tflite.proving.proof_windows import Window, window_of
+from arenaplan.tflite.proving.proof_windows import ProofWindow, window_of
 
 Rule: TypeAlias = Literal["same", "window", "elements", "move"]
 
@@ -48,10 +48,10 @@ class Justified(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
+class KnownElements:
     """The elements of a graph's tensors."""
 
-    graph: Graph
+    graph: SubgraphFacts
     names: Names
     is_rewritten: bool = False
     elements: dict[int, Elements] = field(default_factory=dict)
@@ -110,8 +110,8 @@ class Known:
 class Original:
     """The evaluated original graph, with operators by parameters."""
 
-    known: Known
-    windows: dict[Key, list[tuple[int, Window]]] = field(default_factory=dict)
+    known: KnownElements
+    windows: dict[Key, list[tuple[int, ProofWindow]]] = field(default_factory=dict)
     pointwise: dict[Key, list[tuple[int, Pointwise]]] = field(default_factory=dict)
     same: dict[Key, list[int]] = field(default_factory=dict)
     ordered: list[int] = field(default_factory=list)
@@ -119,11 +119,11 @@ class Original:
     """Operators that only move elements."""
 
 
-def original_of(graph: Graph, names: Names) -> Original:
+def original_of(graph: SubgraphFacts, names: Names) -> Original:
     """Return the original graph, evaluated."""
-    known = Known(graph, names)
+    known = KnownElements(graph, names)
     found = Original(known)
-    by_window: dict[Key, list[tuple[int, Window]]] = defaultdict(list)
+    by_window: dict[Key, list[tuple[int, ProofWindow]]] = defaultdict(list)
     by_element: dict[Key, list[tuple[int, Pointwise]]] = defaultdict(list)
     by_all: dict[Key, list[int]] = defaultdict(list)
     for number in graph.inputs:
@@ -159,7 +159,7 @@ def original_of(graph: Graph, names: Names) -> Original:
     return found
 
 
-def _twin(operation: Operation, others: Sequence[int], known: Known) -> Operation | None:
+def _twin(operation: Operation, others: Sequence[int], known: KnownElements) -> Operation | None:
     """Return an earlier operator with the same result from the same operands."""
     for number in others:
         twin = known.graph.operations[number]
@@ -174,7 +174,7 @@ def _twin(operation: Operation, others: Sequence[int], known: Known) -> Operatio
     return None
 
 
-def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
+def _made(operation: Operation, known: KnownElements, fresh: Elements) -> Elements:
     """Return a result's elements; elements made only from known values are constants."""
     tensors = known.graph.tensors
     window, single = window_of(operation, tensors), pointwise_of(operation, tensors)
@@ -195,7 +195,7 @@ def _made(operation: Operation, known: Known, fresh: Elements) -> Elements:
     return fresh if blank is None else np.where(blank < 0, blank, fresh)
 
 
-def _moved(operation: Operation, known: Known) -> Move | str:
+def _moved(operation: Operation, known: KnownElements) -> Move | str:
     """Write the results if an operator only moves elements; else return why not."""
     operands = [
         None if i is None or known.graph.tensors[i].is_variable else known.of(i, operation)
@@ -225,9 +225,9 @@ def _whole(operation: Operation, tensors: Sequence[Fact]) -> Key:
 class Derivation:
     """Evaluates a rewritten graph."""
 
-    def __init__(self, original: Original, graph: Graph) -> None:
+    def __init__(self, original: Original, graph: SubgraphFacts) -> None:
         self.original = original
-        self.known = Known(graph, original.known.names, is_rewritten=True)
+        self.known = KnownElements(graph, original.known.names, is_rewritten=True)
         self.justified: list[Justified] = []
         self._states: dict[int, int] = {}
         self._ordered = 0
@@ -503,7 +503,7 @@ class Derivation:
 
 
 def _compare_ends(
-    what: str, old: Graph, theirs: Sequence[int], new: Graph, mine: Sequence[int]
+    what: str, old: SubgraphFacts, theirs: Sequence[int], new: SubgraphFacts, mine: Sequence[int]
 ) -> None:
     """Refuse inputs or outputs that differ from the original's."""
     if len(theirs) != len(mine):

@@ -21,7 +21,7 @@ _MOST_ARENA: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RuntimeComparison:
     """A comparison in one runtime."""
 
     runtime: str
@@ -54,7 +54,7 @@ def compared(
     *,
     inputs: int = 20,
     seed: int = 0,
-) -> list[Run]:
+) -> list[RuntimeComparison]:
     """
     Run both models on equal inputs.
 
@@ -83,13 +83,15 @@ def compared(
             raise InvalidOption(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
         for name, make in _makers(runtime):
             if make is None:
-                found.append(Run(name, "not installed"))
+                found.append(RuntimeComparison(name, "not installed"))
                 continue
             try:
                 old = make(data[0])
             except (RuntimeError, ValueError) as error:
                 note = str(error).strip().splitlines()
-                found.append(Run(name, "original does not run", note=note[0] if note else ""))
+                found.append(
+                    RuntimeComparison(name, "original does not run", note=note[0] if note else "")
+                )
                 continue
             try:
                 new = make(data[1])
@@ -102,7 +104,9 @@ def compared(
     return found
 
 
-def _compared(name: str, old: _Runner, new: _Runner, proof: Proof, inputs: int, seed: int) -> Run:
+def _compared(
+    name: str, old: _Runner, new: _Runner, proof: Proof, inputs: int, seed: int
+) -> RuntimeComparison:
     """Compare two models in a runtime."""
     graph = proof.derivations[0].known.graph
     numbers = np.random.default_rng(seed)
@@ -120,7 +124,7 @@ def _compared(name: str, old: _Runner, new: _Runner, proof: Proof, inputs: int, 
                 )
         outputs.add(b"".join(array.tobytes() for array in wanted))
         tensors = _compared_inside(name, old, new, proof, turn)
-    return Run(name, "equal", inputs, len(outputs), tensors)
+    return RuntimeComparison(name, "equal", inputs, len(outputs), tensors)
 
 
 def _compared_inside(name: str, old: _Runner, new: _Runner, proof: Proof, turn: int) -> int:

@@ -84,7 +84,7 @@ def values_of(content: bytes, type_: int, shape: Shape) -> Elements | None:
     return (_FIRST_VALUE - found).reshape(shape)
 
 
-class Origin(NamedTuple):
+class ElementOrigin(NamedTuple):
     """The original tensor whose elements have numbers from ``first`` on."""
 
     first: int
@@ -104,7 +104,7 @@ class Names:
     """Numbers given so far, for both models."""
 
     _next: int = 0
-    _origins: list[Origin] = field(default_factory=list)
+    _origins: list[ElementOrigin] = field(default_factory=list)
     _contents: dict[tuple[object, ...], int] = field(default_factory=dict)
     _derived: dict[tuple[object, ...], int] = field(default_factory=dict)
     _last_derived: int = _FIRST_DERIVED
@@ -117,7 +117,7 @@ class Names:
             raise UnsupportedModel(
                 f"tensor {quoted(name)}: the model has more than {MOST_ELEMENTS:,} elements"
             )
-        self._origins.append(Origin(self._next, name, shape))
+        self._origins.append(ElementOrigin(self._next, name, shape))
         found = np.arange(self._next, self._next + count, dtype=np.int64).reshape(shape)
         self._next += count
         return found

@@ -13,7 +13,7 @@ from arenaplan.base.errors import UnsupportedDtype, UnsupportedModel, fault
 from arenaplan.base.limits import current, reading, take_node
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.proving.elements import Shape, item_bytes
-from arenaplan.tflite.proving.known_options import Options, decoded
+from arenaplan.tflite.proving.known_options import OperatorOptions, decoded
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
 from arenaplan.tflite.reader.schema import (
     ModelField,
@@ -21,7 +21,13 @@ from arenaplan.tflite.reader.schema import (
     SubgraphField,
     TensorField,
 )
-from arenaplan.tflite.reader.tflite_model import Model, Source, Tensor, parse, read_bytes
+from arenaplan.tflite.reader.tflite_model import (
+    Source,
+    TfliteModel,
+    TfliteTensor,
+    parse,
+    read_bytes,
+)
 
 PLAN: Final = "OfflineMemoryAllocation"
 OBEYED: Final = frozenset({PLAN, "COMPRESSION_METADATA"})
@@ -123,7 +129,7 @@ class Operation:
     inputs: tuple[int | None, ...]
     outputs: tuple[int, ...]
     intermediates: tuple[int, ...]
-    options: Options | Unread
+    options: OperatorOptions | Unread
     rest: Key
     """All else that a kernel can see."""
     is_ordered: bool
@@ -134,13 +140,15 @@ class Operation:
         return f"operator {self.index} ({quoted(self.name, 40)})"
 
     @property
-    def plain(self) -> Options:
+    def plain(self) -> OperatorOptions:
         """The options, with a known type."""
-        return self.options if isinstance(self.options, Options) else Options(-1, ())
+        return (
+            self.options if isinstance(self.options, OperatorOptions) else OperatorOptions(-1, ())
+        )
 
 
 @dataclass(frozen=True)
-class Graph:
+class SubgraphFacts:
     """A subgraph."""
 
     index: int
@@ -155,8 +163,8 @@ class Graph:
 class File:
     """A model."""
 
-    model: Model
-    graphs: tuple[Graph, ...]
+    model: TfliteModel
+    graphs: tuple[SubgraphFacts, ...]
 
     @cached_property
     def sha256(self) -> str:
@@ -216,7 +224,7 @@ def read_pair(original: Source, rewritten: Source) -> tuple[File, File]:
     return sides[0], sides[1]
 
 
-def _admitted(source: Source) -> Model:
+def _admitted(source: Source) -> TfliteModel:
     """Return a file's model, if within the limits."""
     limits = current()
     limits.admit(source)
@@ -231,7 +239,7 @@ def _admitted(source: Source) -> Model:
 class _Reader:
     """Reads a file."""
 
-    def __init__(self, model: Model, shift: int, is_shared: bool) -> None:
+    def __init__(self, model: TfliteModel, shift: int, is_shared: bool) -> None:
         self._model = model
         self._shift = shift
         self._is_shared = is_shared
@@ -245,7 +253,7 @@ class _Reader:
             self._model, tuple(self._graph(index, table) for index, table in enumerate(tables))
         )
 
-    def _graph(self, index: int, table: Table) -> Graph:
+    def _graph(self, index: int, table: Table) -> SubgraphFacts:
         graph = self._model.subgraphs[index]
         tensors = tuple(
             self._fact(position, graph.tensors[position], entry)
@@ -256,9 +264,9 @@ class _Reader:
             self._operation(index, position, entry, tensors)
             for position, entry in enumerate(entries)
         )
-        return Graph(index, graph.name, tensors, operations, graph.inputs, graph.outputs)
+        return SubgraphFacts(index, graph.name, tensors, operations, graph.inputs, graph.outputs)
 
-    def _fact(self, index: int, tensor: Tensor, table: Table) -> Fact:
+    def _fact(self, index: int, tensor: TfliteTensor, table: Table) -> Fact:
         what = f"tensor {index} {quoted(tensor.name)}"
         if tensor.is_external or tensor.is_sparse:
             raise UnsupportedModel(f"{what} is sparse or stored in another file")
@@ -284,7 +292,7 @@ class _Reader:
             item,
         )
 
-    def _quantization(self, tensor: Tensor, table: Table, what: str) -> Quantization:
+    def _quantization(self, tensor: TfliteTensor, table: Table, what: str) -> Quantization:
         found = table.table(TensorField.QUANTIZATION, f"{what}: its quantization")
         details: object = None
         if found is not None and (_DETAILS in found or found.number(_DETAILS_TYPE, "B")):
@@ -304,7 +312,7 @@ class _Reader:
             raise UnsupportedModel(f"{what} leaves out an output")
         kind = table.number(OperatorField.OPTIONS_TYPE, "B")
         at = table.target(OperatorField.OPTIONS)
-        options: Options | Unread | None
+        options: OperatorOptions | Unread | None
         options = decoded(kind, table.table(OperatorField.OPTIONS, f"{what}: its options"))
         if options is None:
             options = self._unread(at, what)

@@ -16,7 +16,7 @@ import numpy as np
 
 from arenaplan.tflite.proving.facts import Fact, Operation
 from arenaplan.tflite.proving.guess import Indices
-from arenaplan.tflite.proving.proof_windows import Side, window_of
+from arenaplan.tflite.proving.proof_windows import ProofSide, window_of
 
 IN_ORDER: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -125,7 +125,7 @@ def _last_broadcast(x: Fact, y: Fact) -> Indices | None:
     return found
 
 
-def _last(side: Side) -> Indices:
+def _last(side: ProofSide) -> Indices:
     """Return, per image row, the last result row whose window sees the image row."""
     found = np.full(side.size, -1, np.int64)
     made = np.arange(side.made, dtype=np.int64)

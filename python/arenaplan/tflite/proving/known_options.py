@@ -47,7 +47,7 @@ def _read(text: str) -> dict[int, tuple[_Field, ...]]:
 _TABLES: Final = _read(_FIELDS)
 
 
-class Options(NamedTuple):
+class OperatorOptions(NamedTuple):
     """An operator's options. Equal options make equal kernels."""
 
     kind: int
@@ -60,12 +60,12 @@ class Options(NamedTuple):
         value = self.fields[slot] if slot < len(self.fields) else 0
         return value if isinstance(value, int) else 0
 
-    def without(self, slot: int) -> Options:
+    def without(self, slot: int) -> OperatorOptions:
         """Return the options without one field."""
-        return Options(self.kind, (*self.fields[:slot], None, *self.fields[slot + 1 :]))
+        return OperatorOptions(self.kind, (*self.fields[:slot], None, *self.fields[slot + 1 :]))
 
 
-def decoded(kind: int, table: Table | None) -> Options | None:
+def decoded(kind: int, table: Table | None) -> OperatorOptions | None:
     """
     Return options as values.
 
@@ -82,15 +82,17 @@ def decoded(kind: int, table: Table | None) -> Options | None:
         ``None`` if the type or any field in the table is unknown.
     """
     if kind == 0:
-        return Options(0, ()) if table is None else None
+        return OperatorOptions(0, ()) if table is None else None
     fields = _TABLES.get(kind)
     if fields is None:
         return None
     if table is None:
-        return Options(kind, tuple(None if f.is_vector else f.default for f in fields))
+        return OperatorOptions(kind, tuple(None if f.is_vector else f.default for f in fields))
     if any(slot in table for slot in range(len(fields), table.slots)):
         return None
-    return Options(kind, tuple(_value(table, slot, field) for slot, field in enumerate(fields)))
+    return OperatorOptions(
+        kind, tuple(_value(table, slot, field) for slot, field in enumerate(fields))
+    )
 
 
 def _value(table: Table, slot: int, field: _Field) -> Value:

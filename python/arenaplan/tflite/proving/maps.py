@@ -6,14 +6,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from arenaplan.tflite.proving.derive import Known
+from arenaplan.tflite.proving.derive import KnownElements
 from arenaplan.tflite.proving.elements import DOUBT, Elements
 from arenaplan.tflite.proving.guess import Indices
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 
-class Run(NamedTuple):
+class IndexRun(NamedTuple):
     """Neighboring indices along a dimension."""
 
     kind: str
@@ -27,13 +27,13 @@ class Part(NamedTuple):
     """A part of an original tensor: a product of runs along every dimension."""
 
     tensor: int
-    axes: tuple[tuple[Run, ...], ...]
+    axes: tuple[tuple[IndexRun, ...], ...]
 
 
 class Parts:
     """The original's tensors by elements."""
 
-    def __init__(self, original: Known) -> None:
+    def __init__(self, original: KnownElements) -> None:
         self._original = original
         numbers, ends = [], []
         for number, elements in original.elements.items():
@@ -67,7 +67,7 @@ class Parts:
         guesses = self._original.index(number).axes(elements)
         grid = np.ix_(*(np.maximum(guess, 0) for guess in guesses))
         shown = source[grid] == elements
-        axes: list[tuple[Run, ...]] = []
+        axes: list[tuple[IndexRun, ...]] = []
         for axis, guess in enumerate(guesses):
             lines = np.moveaxis(elements, axis, 0).reshape(elements.shape[axis], -1)
             doubtful: Mask = np.all(lines <= DOUBT, axis=1)
@@ -78,9 +78,9 @@ class Parts:
         return Part(number, tuple(axes)) if shown.all() else None
 
 
-def _runs(guess: Indices, doubtful: Mask, blank: Mask) -> tuple[Run, ...]:
+def _runs(guess: Indices, doubtful: Mask, blank: Mask) -> tuple[IndexRun, ...]:
     """Return the runs along a dimension."""
-    runs: list[Run] = []
+    runs: list[IndexRun] = []
     for index, place in enumerate(guess):
         kind = "unproven" if doubtful[index] else "padding" if blank[index] else "rows"
         start = int(place) if kind == "rows" else 0
@@ -89,5 +89,5 @@ def _runs(guess: Indices, doubtful: Mask, blank: Mask) -> tuple[Run, ...]:
         if last is not None and follows and (kind != "rows" or last.start + last.length == start):
             runs[-1] = last._replace(length=last.length + 1)
         else:
-            runs.append(Run(kind, start, 1))
+            runs.append(IndexRun(kind, start, 1))
     return tuple(runs)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from arenaplan.base.errors import fault
 from arenaplan.tflite.proving.derive import Derivation, Justified
 from arenaplan.tflite.proving.elements import DOUBT
-from arenaplan.tflite.proving.facts import File, Graph
-from arenaplan.tflite.proving.maps import Part, Parts, Run
+from arenaplan.tflite.proving.facts import File, SubgraphFacts
+from arenaplan.tflite.proving.maps import IndexRun, Part, Parts
 from arenaplan.tflite.proving.replay import Replayed
 
 FORMAT: Final = "arenaplan-proof"
@@ -85,7 +85,7 @@ def _is_moved(derivation: Derivation, number: int) -> bool:
     return number in derivation.original.moves
 
 
-def _part(part: Part, graph: Graph) -> dict[str, Any]:
+def _part(part: Part, graph: SubgraphFacts) -> dict[str, Any]:
     return {
         "tensor": part.tensor,
         "name": graph.tensors[part.tensor].name,
@@ -93,13 +93,13 @@ def _part(part: Part, graph: Graph) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, int]:
+def _run(run: IndexRun) -> dict[str, int]:
     if run.kind == "rows":
         return {"from": run.start, "to": run.start + run.length}
     return {run.kind: run.length}
 
 
-def _operator(graph: Graph, entry: Justified) -> dict[str, Any]:
+def _operator(graph: SubgraphFacts, entry: Justified) -> dict[str, Any]:
     operation = graph.operations[entry.operator]
     found: dict[str, Any] = {
         "operator": entry.operator,

@@ -39,7 +39,7 @@ _MOST_TAPS: Final = 1 << 10
 Reach = Literal["all", "own"]
 
 
-class Side(NamedTuple):
+class ProofSide(NamedTuple):
     """An image dimension over which windows slide."""
 
     size: int
@@ -57,15 +57,15 @@ class Side(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Window:
+class ProofWindow:
     """An operator with windows."""
 
     key: Key
     """Everything a kernel can see except the image, the padding, and the channel parameters."""
     channels: tuple[bytes, ...]
     """Parameters per result channel."""
-    rows: Side
-    columns: Side
+    rows: ProofSide
+    columns: ProofSide
     depth: int
     """Number of image channels."""
     reach: Reach
@@ -76,7 +76,7 @@ class Window:
     """The element that equals a tap outside the image."""
 
 
-def window_of(operation: Operation, tensors: Sequence[Fact]) -> Window | None:
+def window_of(operation: Operation, tensors: Sequence[Fact]) -> ProofWindow | None:
     """Return an operator as a window operator; ``None`` if the rule does not cover the operator."""
     if operation.is_custom or operation.intermediates or len(operation.outputs) != 1:
         return None
@@ -94,7 +94,7 @@ def window_of(operation: Operation, tensors: Sequence[Fact]) -> Window | None:
     return None
 
 
-def _pool(operation: Operation, x: Fact, y: Fact) -> Window | None:
+def _pool(operation: Operation, x: Fact, y: Fact) -> ProofWindow | None:
     options = operation.plain
     if options.kind != 5 or len(operation.inputs) != 1 or x.shape[3] != y.shape[3]:
         return None
@@ -104,14 +104,16 @@ def _pool(operation: Operation, x: Fact, y: Fact) -> Window | None:
         return None
     key: Key = (operation.name, operation.version, operation.rest, options.without(0))
     key = (*key, x.encoding, y.encoding)
-    return Window(key, (b"",) * y.shape[3], *sides, x.shape[3], "own", 1, OUTSIDE)
+    return ProofWindow(key, (b"",) * y.shape[3], *sides, x.shape[3], "own", 1, OUTSIDE)
 
 
 def _pair(operation: Operation, rows: int, columns: int) -> tuple[int, int]:
     return operation.plain.number(rows), operation.plain.number(columns)
 
 
-def _convolution(operation: Operation, x: Fact, y: Fact, tensors: Sequence[Fact]) -> Window | None:
+def _convolution(
+    operation: Operation, x: Fact, y: Fact, tensors: Sequence[Fact]
+) -> ProofWindow | None:
     options, is_deep = operation.plain, operation.name == "DEPTHWISE_CONV_2D"
     if options.kind != (2 if is_deep else 1) or not 2 <= len(operation.inputs) <= 3:
         return None
@@ -151,7 +153,7 @@ def _convolution(operation: Operation, x: Fact, y: Fact, tensors: Sequence[Fact]
     elif not is_deep:
         key = (*key, x.shape[3], channels)  # A channel's group follows from the channel's number.
     reach: Reach = "own" if is_deep else "all"
-    return Window(key, channels, *sides, x.shape[3], reach, share, zero)
+    return ProofWindow(key, channels, *sides, x.shape[3], reach, share, zero)
 
 
 def _sides(
@@ -161,7 +163,7 @@ def _sides(
     taps: Sequence[int],
     strides: Sequence[int],
     spreads: Sequence[int],
-) -> tuple[Side, Side] | None:
+) -> tuple[ProofSide, ProofSide] | None:
     """Return both dimensions, if the result has the shape that the kernel makes."""
     is_same = operation.plain.number(0) == _SAME
     found = []
@@ -176,7 +178,7 @@ def _sides(
         if extent > _MOST_TAPS:
             return None
         total = max((made - 1) * stride + extent - size, 0) if is_same else 0
-        found.append(Side(size, made, tap, stride, spread, total // 2))
+        found.append(ProofSide(size, made, tap, stride, spread, total // 2))
     return (found[0], found[1]) if x.shape[0] == y.shape[0] else None
 
 
@@ -246,7 +248,7 @@ class Found(NamedTuple):
 class Theirs(NamedTuple):
     """A call in the original."""
 
-    window: Window
+    window: ProofWindow
     image: Elements
     places: Index
     """Places of the image's elements."""
@@ -254,14 +256,14 @@ class Theirs(NamedTuple):
 
 
 def matched(
-    new: Window, image: Elements, theirs: Theirs, operator: int, names: Names
+    new: ProofWindow, image: Elements, theirs: Theirs, operator: int, names: Names
 ) -> Found | None:
     """
     Return a call's result elements as elements of the original call's result.
 
     Parameters
     ----------
-    new : Window
+    new : ProofWindow
         The call.
     image : Elements
         The call's image.
@@ -305,7 +307,7 @@ def matched(
 
 
 def _by_place(
-    new: Window,
+    new: ProofWindow,
     image: Elements,
     theirs: Theirs,
     channels: Indices,
@@ -349,7 +351,7 @@ def _by_place(
     return np.where(bad < 0, bad, result[grid]), fresh
 
 
-def _sights(image: Elements, window: Window, kinds: dict[tuple[bytes, ...], int]) -> Elements:
+def _sights(image: Elements, window: ProofWindow, kinds: dict[tuple[bytes, ...], int]) -> Elements:
     """
     Return, for each group of result elements with equal dependencies, a row with the seen elements.
 
@@ -369,7 +371,7 @@ def _sights(image: Elements, window: Window, kinds: dict[tuple[bytes, ...], int]
     return whole.reshape(-1, len(pairs) + 1)
 
 
-def without_twins(image: Elements, window: Window, fresh: Elements) -> Elements:
+def without_twins(image: Elements, window: ProofWindow, fresh: Elements) -> Elements:
     """
     Return new elements, with the same number for elements whose windows see the same elements.
     """
@@ -378,7 +380,7 @@ def without_twins(image: Elements, window: Window, fresh: Elements) -> Elements:
     return made
 
 
-def blank_windows(image: Elements, window: Window, names: Names) -> Elements:
+def blank_windows(image: Elements, window: ProofWindow, names: Names) -> Elements:
     """
     Return results of windows that see only known values; 0 for all other windows.
 
@@ -407,7 +409,7 @@ def blank_windows(image: Elements, window: Window, names: Names) -> Elements:
     return found
 
 
-def _same_channels(new: Window, old: Window, depth: Indices) -> Indices | None:
+def _same_channels(new: ProofWindow, old: ProofWindow, depth: Indices) -> Indices | None:
     """Return, per channel, the channel in the original's result."""
     if new.key != old.key:
         return None
@@ -435,7 +437,7 @@ def _same_channels(new: Window, old: Window, depth: Indices) -> Indices | None:
     return np.array(found, np.int64)
 
 
-def _guess(inside: Indices, new: Side, old: Side) -> Indices:
+def _guess(inside: Indices, new: ProofSide, old: ProofSide) -> Indices:
     """Return, per result row, a candidate row in the original's result."""
     found = np.full(new.made, -1, np.int64)
     for tap in range(new.taps):
@@ -452,7 +454,7 @@ def _guess(inside: Indices, new: Side, old: Side) -> Indices:
 class _Taps:
     """An image with a border of elements that represent the outside."""
 
-    def __init__(self, image: Elements, window: Window) -> None:
+    def __init__(self, image: Elements, window: ProofWindow) -> None:
         self._window = window
         pads = [(0, 0)]
         for side in (window.rows, window.columns):
@@ -470,7 +472,7 @@ class _Taps:
         found: Elements = self._image[np.ix_(images, down, across)]
         return found
 
-    def _places(self, side: Side, at: Indices | None, tap: int) -> Indices:
+    def _places(self, side: ProofSide, at: Indices | None, tap: int) -> Indices:
         at = np.arange(side.made) if at is None else np.maximum(at, 0)
         return side.sees(at, tap) + side.before
 

@@ -14,7 +14,7 @@ from arenaplan.tflite.proving.elements import Names
 from arenaplan.tflite.proving.facts import OBEYED, ONLINE, PLAN, File, read_pair
 from arenaplan.tflite.proving.proof_document import described, to_json
 from arenaplan.tflite.proving.replay import Replayed, replay
-from arenaplan.tflite.reader.tflite_model import Signature, Source
+from arenaplan.tflite.reader.tflite_model import Source, SubgraphSignature
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def _compare_files(old: File, new: File, ignored: Sequence[str]) -> None:
         raise fault("NotProven", "the signatures are not those of the original")
 
 
-def _plain(side: File, signature: Signature) -> tuple[object, ...]:
+def _plain(side: File, signature: SubgraphSignature) -> tuple[object, ...]:
     """Return a signature with inputs and outputs as positions."""
     graph = side.graphs[signature.subgraph]
     ends = (

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from arenaplan.base.errors import PlanOverlap, fault
-from arenaplan.tflite.proving.derive import Justified, Known
+from arenaplan.tflite.proving.derive import Justified, KnownElements
 from arenaplan.tflite.proving.elements import DOUBT, Elements, place
 from arenaplan.tflite.proving.facts import ONLINE, Fact, Operation
 from arenaplan.tflite.proving.kernel_order import IN_ORDER, fits_in_place, last_reads
@@ -74,13 +74,15 @@ class Replayed(NamedTuple):
         return "reference" if self.overlaps else "known" if self.in_place else "any"
 
 
-def replay(known: Known, offsets: Sequence[int], justified: Sequence[Justified]) -> Replayed:
+def replay(
+    known: KnownElements, offsets: Sequence[int], justified: Sequence[Justified]
+) -> Replayed:
     """
     Run the operators on the plan's bytes.
 
     Parameters
     ----------
-    known : Known
+    known : KnownElements
         The rewritten graph, with every tensor's elements.
     offsets : sequence of int
         Offset by tensor; -1 where the runtime decides.
@@ -100,7 +102,7 @@ def replay(known: Known, offsets: Sequence[int], justified: Sequence[Justified])
 class _Memory:
     """An arena's planned bytes."""
 
-    def __init__(self, known: Known, offsets: Sequence[int]) -> None:
+    def __init__(self, known: KnownElements, offsets: Sequence[int]) -> None:
         self._known = known
         self._graph = known.graph
         self._planned = self._checked(offsets)

@@ -7,7 +7,7 @@ from typing import Final
 from arenaplan.base.errors import UnsupportedModel
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.reader.tflite_model import TfliteModel
 
 _BY_WEIGHTS: Final = frozenset(
     {("float32", "float32"), ("int8", "int8"), ("int8", "int4"), ("int16", "int8")}
@@ -25,7 +25,7 @@ _ACCEPTED: Final = {
 """Per operator, two operands and their type pairs, from the kernel sources."""
 
 
-def check_accepted(model: Model) -> None:
+def check_accepted(model: TfliteModel) -> None:
     """
     Refuse a model with operand types that TensorFlow Lite Micro refuses.
 

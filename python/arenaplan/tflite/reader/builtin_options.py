@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from arenaplan.tflite.reader.tflite_model import Operator, Tensor
+from arenaplan.tflite.reader.tflite_model import TfliteOperator, TfliteTensor
 from arenaplan.tflite.runtime.flex import numbers
 
 Attributes = Mapping[str, Any]
@@ -100,7 +100,7 @@ FIELDS: Final[Mapping[str, Mapping[str, Field]]] = {
 """Options that kernels read, by operator."""
 
 
-def attributes_of(operator: Operator, tensors: Sequence[Tensor]) -> Attributes:
+def attributes_of(operator: TfliteOperator, tensors: Sequence[TfliteTensor]) -> Attributes:
     """
     Return an operator's node attributes.
 
@@ -126,7 +126,7 @@ def attributes_of(operator: Operator, tensors: Sequence[Tensor]) -> Attributes:
     return attributes
 
 
-def _option(operator: Operator, field: Field) -> float:
+def _option(operator: TfliteOperator, field: Field) -> float:
     """Return an option, or the default."""
     options = operator.options
     if options is None:
@@ -137,7 +137,7 @@ def _option(operator: Operator, field: Field) -> float:
     return value
 
 
-def _quantization(tensor: Tensor) -> list[Any] | None:
+def _quantization(tensor: TfliteTensor) -> list[Any] | None:
     """Return scales, zero points and axis, if any."""
     known = tensor.quantization
     if known is None:

@@ -19,8 +19,8 @@ from arenaplan.graph import Effects, Graph, Overlap, Window
 from arenaplan.graph.ops import BITS, Operands, PixelwiseConvolution, Slide, effects_of
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.runnable import RunnableWalk
-from arenaplan.tflite.reader.tflite_model import Model, Operator
-from arenaplan.tflite.reader.tflite_operators import ELEMENTWISE, FIRST_OPERAND, Operand
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
+from arenaplan.tflite.reader.tflite_operators import ELEMENTWISE, FIRST_OPERAND, TfliteOperand
 from arenaplan.tflite.reader.tflite_tensors import array
 
 _ROWS: Final = 1
@@ -60,7 +60,7 @@ def streamed(graph: Graph) -> Graph:
     return made
 
 
-class Before(NamedTuple):
+class PaddingBefore(NamedTuple):
     """Padding rows and columns before an image."""
 
     rows: int
@@ -78,11 +78,11 @@ class CodeWalk(RunnableWalk):
     """
 
     def __init__(
-        self, model: Model, name: str, bind: Bind | None, *, streams: bool = False
+        self, model: TfliteModel, name: str, bind: Bind | None, *, streams: bool = False
     ) -> None:
         super().__init__(model, name, bind)
         self._streams = streams
-        self._padding: dict[int, Before] = {}
+        self._padding: dict[int, PaddingBefore] = {}
         """Padding by tensor that no node makes."""
 
     def inside(self, place: Any) -> RunnableWalk:
@@ -110,7 +110,7 @@ class CodeWalk(RunnableWalk):
         )
         return value
 
-    def _fold(self, operator: Operator) -> bool:
+    def _fold(self, operator: TfliteOperator) -> bool:
         """Also fold padding into convolutions, besides the executor's folds."""
         if super()._fold(operator):
             return True
@@ -125,7 +125,7 @@ class CodeWalk(RunnableWalk):
         self._padding[made] = before
         return True
 
-    def _padded_by_readers(self, operator: Operator) -> Before | None:
+    def _padded_by_readers(self, operator: TfliteOperator) -> PaddingBefore | None:
         """Return an operator's padding, if all readers can pad by themselves."""
         main = self._main
         if operator.is_custom or operator.name not in _PADS or not 2 <= len(operator.inputs) <= 3:
@@ -145,9 +145,9 @@ class CodeWalk(RunnableWalk):
             return None
         if self._operands[source].is_fixed or source in self._padding:
             return None
-        return Before(numbers[2], numbers[4])
+        return PaddingBefore(numbers[2], numbers[4])
 
-    def _pads_itself(self, reader: Operator, made: int) -> bool:
+    def _pads_itself(self, reader: TfliteOperator, made: int) -> bool:
         """Whether an operator is a convolution whose tensor has no padding yet."""
         slots = _CONVOLUTIONS.get(reader.name)
         return (
@@ -174,7 +174,7 @@ class CodeWalk(RunnableWalk):
         data = array(self._model, filler, operand.shape, operand.dtype)
         return data is not None and data.size == 1 and bool(np.all(data == zero))
 
-    def _attributes(self, operator: Operator) -> dict[str, Any]:
+    def _attributes(self, operator: TfliteOperator) -> dict[str, Any]:
         """Add the folded PAD's padding."""
         attributes = dict(super()._attributes(operator))
         image = operator.inputs[0] if operator.inputs else None
@@ -184,7 +184,7 @@ class CodeWalk(RunnableWalk):
 
     # -- effects ---------------------------------------------------------------------------------
 
-    def _effects(self, operator: Operator) -> Effects:
+    def _effects(self, operator: TfliteOperator) -> Effects:
         effects = super()._effects(operator)
         if operator.is_custom or len(operator.outputs) != 1 or not operator.inputs:
             return effects
@@ -202,7 +202,7 @@ class CodeWalk(RunnableWalk):
         return effects._replace(overlaps=())
 
     def _sliding(
-        self, operator: Operator, effects: Effects, slides: tuple[Slide, Slide, int]
+        self, operator: TfliteOperator, effects: Effects, slides: tuple[Slide, Slide, int]
     ) -> Effects:
         """Return an operator's effects, with windows as in the generated code."""
         rows, columns, extent = slides
@@ -216,7 +216,7 @@ class CodeWalk(RunnableWalk):
         return effects._replace(overlaps=known.overlaps, windows=windows)
 
     def _slides(
-        self, operator: Operator, x: Operand, y: Operand
+        self, operator: TfliteOperator, x: TfliteOperand, y: TfliteOperand
     ) -> tuple[Slide, Slide, int] | None:
         """Return how windows move over rows and columns, and the rows under a window."""
         if len(x.shape) != 4 or len(y.shape) != 4 or operator.options is None:
@@ -247,7 +247,7 @@ class CodeWalk(RunnableWalk):
             before = list(self._padding[image])
         return Slide(strides[0], before[0]), Slide(strides[1], before[1]), sizes[0]
 
-    def _elementwise(self, operator: Operator, effects: Effects, y: Operand) -> Effects:
+    def _elementwise(self, operator: TfliteOperator, effects: Effects, y: TfliteOperand) -> Effects:
         """Return the effects for an operator that makes elements one after the other."""
         overlaps, windows = [], []
         count, width = prod(y.shape), BITS[y.dtype]
@@ -264,7 +264,7 @@ class CodeWalk(RunnableWalk):
         return effects._replace(overlaps=tuple(overlaps), windows=tuple(windows))
 
 
-def _is_image(operand: Operand | None) -> bool:
+def _is_image(operand: TfliteOperand | None) -> bool:
     """Whether an operand is a single image, whose rows are adjacent in memory."""
     return (
         operand is not None

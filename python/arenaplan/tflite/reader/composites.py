@@ -8,11 +8,16 @@ from dataclasses import replace
 from arenaplan.base.errors import UnsupportedSubgraph
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.reader.schema import COMPOSITE, CompositeField
-from arenaplan.tflite.reader.subgraph_flow import Budget
-from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph, checked_index
+from arenaplan.tflite.reader.subgraph_flow import ExpansionBudget
+from arenaplan.tflite.reader.tflite_model import (
+    Subgraph,
+    TfliteModel,
+    TfliteOperator,
+    checked_index,
+)
 
 
-def decomposed(model: Model) -> Model:
+def decomposed(model: TfliteModel) -> TfliteModel:
     """
     Return a model with composite operators replaced by decompositions.
 
@@ -26,20 +31,20 @@ def decomposed(model: Model) -> Model:
     """
     if not any(map(_is_composite, (o for graph in model.subgraphs for o in graph.operators))):
         return model
-    budget = Budget(len(model.data))
+    budget = ExpansionBudget(len(model.data))
     numbers = range(len(model.subgraphs))
     return replace(model, subgraphs=tuple(_inlined(model, number, budget) for number in numbers))
 
 
-def _is_composite(operator: Operator) -> bool:
+def _is_composite(operator: TfliteOperator) -> bool:
     return operator.name == COMPOSITE and not operator.is_custom
 
 
-def _inlined(model: Model, number: int, budget: Budget) -> Subgraph:
+def _inlined(model: TfliteModel, number: int, budget: ExpansionBudget) -> Subgraph:
     """Return a subgraph without composite operators."""
     main = model.subgraphs[number]
-    tensors, operators = list(main.tensors), list[Operator]()
-    pending: list[tuple[Operator, tuple[int, ...]]] = [
+    tensors, operators = list(main.tensors), list[TfliteOperator]()
+    pending: list[tuple[TfliteOperator, tuple[int, ...]]] = [
         (operator, (number,)) for operator in reversed(main.operators)
     ]
     while pending:
@@ -64,7 +69,7 @@ def _inlined(model: Model, number: int, budget: Budget) -> Subgraph:
     return replace(main, tensors=tuple(tensors), operators=tuple(operators))
 
 
-def _joints(inner: Subgraph, operator: Operator, what: str) -> dict[int, int | None]:
+def _joints(inner: Subgraph, operator: TfliteOperator, what: str) -> dict[int, int | None]:
     """Map a decomposition's tensors to the operator's operands and results."""
     ends = (*inner.inputs, *inner.outputs)
     if (len(inner.inputs), len(inner.outputs)) != (len(operator.inputs), len(operator.outputs)):
@@ -79,7 +84,7 @@ def _joints(inner: Subgraph, operator: Operator, what: str) -> dict[int, int | N
     return dict(zip(ends, (*operator.inputs, *operator.outputs), strict=True))
 
 
-def _moved(operator: Operator, places: dict[int, int | None]) -> Operator:
+def _moved(operator: TfliteOperator, places: dict[int, int | None]) -> TfliteOperator:
     """Return a decomposition's operator on the outer subgraph's tensors."""
 
     def at(indices: Sequence[int | None]) -> tuple[int | None, ...]:

@@ -12,7 +12,7 @@ from arenaplan.base.errors import InvalidOption
 from arenaplan.base.quoting import listed
 from arenaplan.graph.graph import WHOLE
 from arenaplan.tflite.reader.schema import COMPOSITE, CompositeField
-from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.reader.tflite_model import TfliteModel
 from arenaplan.tflite.reader.tflite_operators import CALLS
 
 CALLEES: Final = {"IF": (0, 1), "WHILE": (0, 1), "CALL_ONCE": (0,)}
@@ -23,7 +23,7 @@ _NAMED: Final = {**CALLEES, COMPOSITE: (CompositeField.SUBGRAPH,)}
 """The same, plus operators unknown to TensorFlow Lite Micro."""
 
 
-def entries_of(model: Model) -> Mapping[str, int]:
+def entries_of(model: TfliteModel) -> Mapping[str, int]:
     """
     Return the subgraphs that a program can run, by name.
 
@@ -55,7 +55,7 @@ def entries_of(model: Model) -> Mapping[str, int]:
     return names
 
 
-def covers_of(model: Model, signature: str | None) -> Covers:
+def covers_of(model: TfliteModel, signature: str | None) -> Covers:
     """Return the part of a model that the main subgraph covers; all if chosen by name."""
     entries = entries_of(model)
     if len(entries) == 1:
@@ -65,7 +65,7 @@ def covers_of(model: Model, signature: str | None) -> Covers:
     return Covers([], [], signature or name, others)
 
 
-def chosen(model: Model, signature: str | None) -> Model:
+def chosen(model: TfliteModel, signature: str | None) -> TfliteModel:
     """
     Return a model with a signature's subgraph as main subgraph.
 

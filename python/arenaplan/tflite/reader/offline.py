@@ -6,12 +6,12 @@ import struct
 from typing import Final
 
 from arenaplan.base.errors import fault
-from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.reader.tflite_model import TfliteModel
 
 METADATA_NAME: Final = "OfflineMemoryAllocation"
 
 
-def read_offsets(model: Model) -> tuple[int, ...] | None:
+def read_offsets(model: TfliteModel) -> tuple[int, ...] | None:
     """
     Return the offsets stored in a model, or None.
 

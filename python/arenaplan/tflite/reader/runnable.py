@@ -20,11 +20,11 @@ from arenaplan.graph import Effects, Graph, Overlap
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.builtin_options import attributes_of
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.subgraph_flow import FLOWS, Budget, Kind, Within, add_flow
-from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph
-from arenaplan.tflite.reader.tflite_operators import RESOURCES, Operand
+from arenaplan.tflite.reader.subgraph_flow import FLOWS, ExpansionBudget, Kind, Within, add_flow
+from arenaplan.tflite.reader.tflite_model import Subgraph, TfliteModel, TfliteOperator
+from arenaplan.tflite.reader.tflite_operators import RESOURCES, TfliteOperand
 from arenaplan.tflite.reader.tflite_tensors import array, check_payload, dtype_of, first_content
-from arenaplan.tflite.reader.tflite_walk import Walk
+from arenaplan.tflite.reader.tflite_walk import TfliteWalk
 
 _CONTAINER, _NAME = 0, 1
 _SUBGRAPH: Final = 0
@@ -38,7 +38,7 @@ class Resource(NamedTuple):
     name: str
 
 
-class RunnableWalk(Walk):
+class RunnableWalk(TfliteWalk):
     """
     Reads a model's main subgraph, or a called subgraph, for the executor.
 
@@ -55,11 +55,11 @@ class RunnableWalk(Walk):
     """
 
     def __init__(
-        self, model: Model, name: str, bind: Bind | None, place: Within | None = None
+        self, model: TfliteModel, name: str, bind: Bind | None, place: Within | None = None
     ) -> None:
         if place is None:
             super().__init__(model, name, bind)
-            place = Within(model.main, self._graph, "", (), Budget(len(model.data)))
+            place = Within(model.main, self._graph, "", (), ExpansionBudget(len(model.data)))
         else:
             self._prefix = place.prefix
             self._begin(model, place.subgraph, place.graph, None)
@@ -81,10 +81,10 @@ class RunnableWalk(Walk):
         data = numbers[: prod(shape)].reshape(shape)
         value = self._graph.constant(name, shape, "int8", data)
         self._values[index] = value
-        self._operands[index] = Operand(shape, "int8", tensor.quantization, True, None)
+        self._operands[index] = TfliteOperand(shape, "int8", tensor.quantization, True, None)
         return value
 
-    def _fold(self, operator: Operator) -> bool:
+    def _fold(self, operator: TfliteOperator) -> bool:
         """Declare widened weights as constants: the file has half the bytes."""
         if operator.is_custom or operator.name != "DEQUANTIZE":
             return False
@@ -104,13 +104,13 @@ class RunnableWalk(Walk):
         self._values[made] = self._graph.constant(
             name, shape, "float32", partial(data.astype, np.float32)
         )
-        self._operands[made] = Operand(shape, "float32", None, True, None)
+        self._operands[made] = TfliteOperand(shape, "float32", None, True, None)
         return True
 
     # -- subgraphs that operators run ------------------------------------------------------------
 
     @property
-    def model(self) -> Model:
+    def model(self) -> TfliteModel:
         """The model that is read."""
         return self._model
 
@@ -142,7 +142,7 @@ class RunnableWalk(Walk):
             tensor = self._main.tensors[index]
             is_fixed = value.kind in ("constant", "state")
             self._values[index] = value.index
-            self._operands[index] = Operand(
+            self._operands[index] = TfliteOperand(
                 value.shape, value.dtype, tensor.quantization, is_fixed, None
             )
 
@@ -182,7 +182,9 @@ class RunnableWalk(Walk):
 
     # -- operators -------------------------------------------------------------------------------
 
-    def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
+    def _add(
+        self, operator: TfliteOperator, position: int, before: tuple[int, ...]
+    ) -> tuple[int, ...]:
         what = f"{self._prefix}{operator.name}_{position}"
         if self._fold(operator):
             return before
@@ -223,7 +225,7 @@ class RunnableWalk(Walk):
         )
         return (node.index,)
 
-    def _effects(self, operator: Operator) -> Effects:
+    def _effects(self, operator: TfliteOperator) -> Effects:
         effects = super()._effects(operator)
         # Made in order and never in pieces, a result may still follow an operand at no distance.
         overlaps = set(effects.overlaps)
@@ -257,7 +259,7 @@ class RunnableWalk(Walk):
             )
         return self._states[resource]
 
-    def _learn(self, operator: Operator) -> bool:
+    def _learn(self, operator: TfliteOperator) -> bool:
         """Read a subgraph's assignments to variables; return whether it does nothing else."""
         options = operator.options
         index = 0 if options is None else options.number(_SUBGRAPH, "i")
@@ -268,7 +270,7 @@ class RunnableWalk(Walk):
         return contents is not None
 
 
-def _contents(model: Model, subgraph: Subgraph) -> dict[Resource, np.ndarray] | None:
+def _contents(model: TfliteModel, subgraph: Subgraph) -> dict[Resource, np.ndarray] | None:
     """Return the constants that a subgraph assigns to variables; ``None`` if it does more."""
     handles: dict[int, Resource] = {}
     contents = {}
@@ -293,7 +295,7 @@ def _contents(model: Model, subgraph: Subgraph) -> dict[Resource, np.ndarray] | 
     return contents
 
 
-def _keep_handle(operator: Operator, handles: dict[int, Resource]) -> None:
+def _keep_handle(operator: TfliteOperator, handles: dict[int, Resource]) -> None:
     """Note which variable a handle names."""
     made = operator.outputs[0] if operator.outputs else None
     if made is None:

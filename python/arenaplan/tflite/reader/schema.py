@@ -129,7 +129,7 @@ COMPOSITE_OPTIONS = 21
 """Options type of composite operators, as numbered in the second options union."""
 
 
-class Options(IntEnum):
+class OptionsType(IntEnum):
     """Options types that are read, as numbered in the options union."""
 
     CONV_2D = 1
@@ -167,10 +167,10 @@ class Options(IntEnum):
 
 _POOLS = ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D")
 _REDUCTIONS = ("MEAN", "REDUCE_ALL", "REDUCE_MAX", "REDUCE_MIN", "SUM")
-OPTIONS_OF: Mapping[str, Options] = {
-    **{option.name: option for option in Options},
-    **dict.fromkeys(_POOLS, Options.POOL_2D),
-    **dict.fromkeys(_REDUCTIONS, Options.REDUCE),
+OPTIONS_OF: Mapping[str, OptionsType] = {
+    **{option.name: option for option in OptionsType},
+    **dict.fromkeys(_POOLS, OptionsType.POOL_2D),
+    **dict.fromkeys(_REDUCTIONS, OptionsType.REDUCE),
 }
 """Required options type per operator, for options that are read."""
 

@@ -30,7 +30,7 @@ from arenaplan.planner.bodies import (
     finish,
     loop_pairs,
 )
-from arenaplan.tflite.reader.tflite_model import Model, Operator, checked_index
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator, checked_index
 from arenaplan.tflite.reader.tflite_operators import RESOURCES
 
 FLOWS: Final = frozenset({"IF", "WHILE"})
@@ -43,7 +43,7 @@ _CONDITION, _BODY = 0, 1
 
 
 @dataclass
-class Budget:
+class ExpansionBudget:
     """Operators and tensors to which a model's subgraphs may still be expanded."""
 
     left: int
@@ -74,14 +74,14 @@ class Within(NamedTuple):
     """Prefix for node and value names."""
     callers: tuple[int, ...]
     """The surrounding subgraphs."""
-    budget: Budget
+    budget: ExpansionBudget
 
 
 class FlowWalk(Protocol):
     """A walk over a subgraph, as seen by branches and loops."""
 
     @property
-    def model(self) -> Model:
+    def model(self) -> TfliteModel:
         """The model that is read."""
 
     @property
@@ -108,7 +108,7 @@ class FlowWalk(Protocol):
         """Append a subgraph's nodes, and return the results."""
 
 
-def add_flow(walk: FlowWalk, operator: Operator, what: str) -> None:
+def add_flow(walk: FlowWalk, operator: TfliteOperator, what: str) -> None:
     """
     Append the node of an ``IF`` or ``WHILE``.
 
@@ -126,7 +126,7 @@ def add_flow(walk: FlowWalk, operator: Operator, what: str) -> None:
 
 
 def _add_branch(
-    walk: FlowWalk, operator: Operator, what: str, operands: list[int], results: list[int]
+    walk: FlowWalk, operator: TfliteOperator, what: str, operands: list[int], results: list[int]
 ) -> None:
     """Append a node with two bodies, only one of which runs."""
     if not operands:
@@ -145,7 +145,7 @@ def _add_branch(
 
 
 def _add_loop(
-    walk: FlowWalk, operator: Operator, what: str, initial: list[int], results: list[int]
+    walk: FlowWalk, operator: TfliteOperator, what: str, initial: list[int], results: list[int]
 ) -> None:
     """Append the nodes for the first condition, and a node that repeats its body."""
     kinds = _kinds(walk.graph, initial)
@@ -173,7 +173,7 @@ def _add_loop(
 
 def _append(
     walk: FlowWalk,
-    operator: Operator,
+    operator: TfliteOperator,
     what: str,
     operands: Sequence[int | None],
     results: Sequence[int],
@@ -197,7 +197,9 @@ def _append(
     )
 
 
-def _inside(walk: FlowWalk, operator: Operator, slot: int, graph: Graph, prefix: str) -> FlowWalk:
+def _inside(
+    walk: FlowWalk, operator: TfliteOperator, slot: int, graph: Graph, prefix: str
+) -> FlowWalk:
     """Return the walk over a subgraph that an operator names."""
     place, model = walk.place, walk.model
     options = operator.options

@@ -52,7 +52,7 @@ class Quantization:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class TfliteTensor:
     """A subgraph's tensor."""
 
     name: str
@@ -69,7 +69,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class TfliteOperator:
     """A subgraph's operator."""
 
     name: str
@@ -93,14 +93,14 @@ class Subgraph:
     """Tensors, and the operators that run on them in order."""
 
     name: str
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
+    tensors: tuple[TfliteTensor, ...]
+    operators: tuple[TfliteOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class FileBuffer:
     """Data that tensors and metadata refer to."""
 
     start: int
@@ -118,7 +118,7 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class SubgraphSignature:
     """Names for a subgraph's inputs and outputs."""
 
     key: str
@@ -128,16 +128,16 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class TfliteModel:
     """A whole file."""
 
     data: bytes = field(compare=False, repr=False)
     root: Table = field(compare=False)
     description: str
     subgraphs: tuple[Subgraph, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[FileBuffer, ...]
     metadata: tuple[Metadata, ...]
-    signatures: tuple[Signature, ...]
+    signatures: tuple[SubgraphSignature, ...]
     main: int = 0
     """The subgraph to read, with the subgraphs it runs."""
 
@@ -146,7 +146,7 @@ class Model:
         span = self.buffers[buffer]
         return self.data[span.start : span.start + span.length]
 
-    def is_constant(self, tensor: Tensor) -> bool:
+    def is_constant(self, tensor: TfliteTensor) -> bool:
         """Whether a tensor's data is part of the file."""
         return tensor.is_external or self.buffers[tensor.buffer].length > 0
 
@@ -200,7 +200,7 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def parse(data: bytes) -> Model:
+def parse(data: bytes) -> TfliteModel:
     """
     Parse a file's bytes into a model.
 
@@ -231,7 +231,7 @@ def parse(data: bytes) -> Model:
     subgraphs = tuple(_subgraph(table, len(buffers), codes) for table in tables)
     if not subgraphs:
         raise NotAModel("the model has no subgraph")
-    return Model(
+    return TfliteModel(
         data,
         root,
         root.string(ModelField.DESCRIPTION) or "",
@@ -254,16 +254,16 @@ def checked_index(index: int, count: int, what: str) -> int:
     return index
 
 
-def _buffer(table: Table) -> Buffer:
+def _buffer(table: Table) -> FileBuffer:
     """Read where a buffer's data is."""
     offset = table.number(BufferField.OFFSET, "Q")
     # Writers store 0 and 1 until they know the position.
     if offset > 1:
         size = table.number(BufferField.SIZE, "Q")
         table.buffer.check(offset, size, table.what)
-        return Buffer(offset, size, is_far=True)
+        return FileBuffer(offset, size, is_far=True)
     start, length = table.span(BufferField.DATA) or (0, 0)
-    return Buffer(start, length, is_far=False)
+    return FileBuffer(start, length, is_far=False)
 
 
 def _code(table: Table) -> tuple[str, bool, int]:
@@ -303,10 +303,10 @@ def _subgraph(table: Table, buffers: int, codes: list[tuple[str, bool, int]]) ->
     return Subgraph(name, tensors, operators, inputs, outputs)
 
 
-def _tensor(table: Table, buffers: int) -> Tensor:
+def _tensor(table: Table, buffers: int) -> TfliteTensor:
     """Read a tensor."""
     buffer = table.number(TensorField.BUFFER, "I")
-    return Tensor(
+    return TfliteTensor(
         table.string(TensorField.NAME) or "",
         table.numbers(TensorField.SHAPE, "i"),
         table.numbers(TensorField.SHAPE_SIGNATURE, "i"),
@@ -331,7 +331,7 @@ def _quantization(tensor: Table) -> Quantization | None:
     return Quantization(scale, zero_point, table.number(QuantizationField.DIMENSION, "i"))
 
 
-def _operator(table: Table, tensors: int, codes: list[tuple[str, bool, int]]) -> Operator:
+def _operator(table: Table, tensors: int, codes: list[tuple[str, bool, int]]) -> TfliteOperator:
     """Read an operator."""
     index = table.number(OperatorField.OPCODE_INDEX, "I")
     index = checked_index(index, len(codes), f"{table.what}: its operator code")
@@ -350,7 +350,7 @@ def _operator(table: Table, tensors: int, codes: list[tuple[str, bool, int]]) ->
             (OperatorField.INTERMEDIATES, "intermediates"),
         )
     )
-    return Operator(
+    return TfliteOperator(
         name,
         is_custom,
         version,
@@ -396,7 +396,7 @@ def _metadata(table: Table, buffers: int) -> Metadata:
     )
 
 
-def _signature(table: Table, subgraphs: tuple[Subgraph, ...]) -> Signature:
+def _signature(table: Table, subgraphs: tuple[Subgraph, ...]) -> SubgraphSignature:
     """Read a signature."""
     what = table.what
     index = table.number(SignatureField.SUBGRAPH, "I")
@@ -413,4 +413,4 @@ def _signature(table: Table, subgraphs: tuple[Subgraph, ...]) -> Signature:
         )
         for slot in (SignatureField.INPUTS, SignatureField.OUTPUTS)
     )
-    return Signature(table.string(SignatureField.KEY) or "", index, inputs, outputs)
+    return SubgraphSignature(table.string(SignatureField.KEY) or "", index, inputs, outputs)

@@ -15,7 +15,7 @@ from arenaplan.tflite.reader.flatbuffer import Table as Options
 from arenaplan.tflite.reader.tflite_model import Quantization
 
 
-class Operand(NamedTuple):
+class TfliteOperand(NamedTuple):
     """Facts about an input or output."""
 
     shape: ops.Shape
@@ -27,11 +27,11 @@ class Operand(NamedTuple):
     """The elements of a small constant with whole numbers."""
 
 
-class Op(NamedTuple):
+class TfliteOp(NamedTuple):
     """A node as seen by the table."""
 
-    inputs: Sequence[Operand | None]
-    outputs: Sequence[Operand | None]
+    inputs: Sequence[TfliteOperand | None]
+    outputs: Sequence[TfliteOperand | None]
     options: Options | None
 
     def option(self, slot: int, code: str, default: int = 0) -> int:
@@ -49,29 +49,29 @@ class Op(NamedTuple):
         return None if operand is None else operand.numbers
 
 
-def _concatenation(op: Op) -> ops.Operator | None:
+def _concatenation(op: TfliteOp) -> ops.Operator | None:
     """Inputs are computed with if an activation is fused."""
     return None if op.option(1, "b") else _joined(op, op.option(0, "i"))
 
 
-def _joined(op: Op, axis: int) -> ops.Operator:
+def _joined(op: TfliteOp, axis: int) -> ops.Operator:
     """Quantized inputs with another scale than the output are computed, not copied."""
     scale = op.outputs[0].quantization if op.outputs and op.outputs[0] is not None else None
     scales = [None if x is None else x.quantization for x in op.inputs]
     return ops.Concat(axis, [at for at, own in enumerate(scales) if own != scale])
 
 
-def _split(source: int, axis: int) -> Callable[[Op], ops.Operator | None]:
+def _split(source: int, axis: int) -> Callable[[TfliteOp], ops.Operator | None]:
     """Return a split of an input along the axis given by another input."""
 
-    def operator(op: Op) -> ops.Operator | None:
+    def operator(op: TfliteOp) -> ops.Operator | None:
         axes = op.numbers(axis)
         return None if axes is None or len(axes) != 1 else ops.Split(axes[0], source=source)
 
     return operator
 
 
-def _slice(op: Op) -> ops.Operator | None:
+def _slice(op: TfliteOp) -> ops.Operator | None:
     """First indices and sizes; size -1 takes the rest."""
     shape, begin, sizes = op.shape(), op.numbers(1), op.numbers(2)
     if begin is None or sizes is None or not len(shape) == len(begin) == len(sizes):
@@ -84,7 +84,7 @@ def _slice(op: Op) -> ops.Operator | None:
     )
 
 
-def _strided_slice(op: Op) -> ops.Operator | None:
+def _strided_slice(op: TfliteOp) -> ops.Operator | None:
     """The same with ends and strides, if no dimension is added."""
     shape, begin, end, strides = op.shape(), op.numbers(1), op.numbers(2), op.numbers(3)
     if begin is None or end is None or strides is None:
@@ -106,7 +106,7 @@ def _strided_slice(op: Op) -> ops.Operator | None:
     return ops.Slice(taken)
 
 
-def _transpose(op: Op) -> ops.Operator | None:
+def _transpose(op: TfliteOp) -> ops.Operator | None:
     perm = op.numbers(1)
     return None if perm is None else ops.Transpose(perm)
 
@@ -115,7 +115,7 @@ _SAME: Final = 0
 """The padding with which the output is as large as the image, divided by the stride."""
 
 
-def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | None:
+def _windows(op: TfliteOp, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | None:
     """Return windows of a given size that slide over rows and columns."""
     x, y = op.shape(), op.outputs[0].shape if op.outputs and op.outputs[0] is not None else ()
     strides = (op.option(2, "i"), op.option(1, "i"))
@@ -128,10 +128,10 @@ def _windows(op: Op, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | Non
     return ops.Slide(strides[0], before[0]), ops.Slide(strides[1], before[1])
 
 
-def _convolution(slot: int, *, unrolls: bool) -> Callable[[Op], ops.Operator]:
+def _convolution(slot: int, *, unrolls: bool) -> Callable[[TfliteOp], ops.Operator]:
     """Return a convolution with the column dilation in a slot and the row dilation in the next."""
 
-    def operator(op: Op) -> ops.Operator:
+    def operator(op: TfliteOp) -> ops.Operator:
         filters = op.shape(1)
         windows = None
         if len(filters) == 4:
@@ -147,7 +147,7 @@ def _convolution(slot: int, *, unrolls: bool) -> Callable[[Op], ops.Operator]:
     return operator
 
 
-def _pool(op: Op) -> ops.Operator | None:
+def _pool(op: TfliteOp) -> ops.Operator | None:
     """Windows as large as the options say."""
     windows = _windows(op, (op.option(4, "i"), op.option(3, "i")))
     return None if windows is None else ops.Pixelwise(*windows)
@@ -169,7 +169,7 @@ _FIRST_OPERAND: Final = """
 FIRST_OPERAND: Final = frozenset(_FIRST_OPERAND.split())
 """Operators on each element of the first operand."""
 
-OPERATORS: Final[ops.Table[Op]] = {
+OPERATORS: Final[ops.Table[TfliteOp]] = {
     **dict.fromkeys(sorted(ELEMENTWISE), ops.ELEMENTWISE),
     **dict.fromkeys(sorted(FIRST_OPERAND), ops.FIRST_OPERAND),
     **dict.fromkeys(("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"), _pool),

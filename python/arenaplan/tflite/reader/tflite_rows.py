@@ -16,11 +16,11 @@ from typing import Final
 
 from arenaplan.graph.ops import BITS
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph
-from arenaplan.tflite.reader.tflite_tensors import Shapes, unique_names
-from arenaplan.tflite.rewrite.image_rows import Window
-from arenaplan.tflite.rewrite.program import Operator as Node
-from arenaplan.tflite.rewrite.program import Order, Program, RowRule, Tensor
+from arenaplan.tflite.reader.tflite_model import Subgraph, TfliteModel, TfliteOperator
+from arenaplan.tflite.reader.tflite_tensors import SubgraphShapes, unique_names
+from arenaplan.tflite.rewrite.image_rows import RowWindow
+from arenaplan.tflite.rewrite.program import OperatorProgram, Order, ProgramTensor, RowRule
+from arenaplan.tflite.rewrite.program import ProgramOperator as Node
 from arenaplan.tflite.runtime.aliases import row_of
 
 _SAME: Final = 0
@@ -56,7 +56,7 @@ _PADS: Final = frozenset({"PAD", "PADV2"})
 _DTYPES: Final = frozenset({"int8", "uint8", "int16", "float32"})
 
 
-def program_of(model: Model, *, shares: bool = False) -> Program:
+def program_of(model: TfliteModel, *, shares: bool = False) -> OperatorProgram:
     """
     Return a model's main subgraph as a program.
 
@@ -64,20 +64,20 @@ def program_of(model: Model, *, shares: bool = False) -> Program:
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         The model.
     shares : bool, default False
         Whether elementwise results may be at an operand's address.
     """
     main = model.subgraphs[0]
     names = unique_names(main)
-    shapes = Shapes(main, names, None)
+    shapes = SubgraphShapes(main, names, None)
     tensors = []
     for index, tensor in enumerate(main.tensors):
         bits = BITS.get(DTYPES.get(tensor.type, ""), 0)
         item = bits // 8 if bits >= 8 else 0
         stored = model.is_constant(tensor) or tensor.is_variable
-        tensors.append(Tensor(names[index], shapes.of(index), item, stored))
+        tensors.append(ProgramTensor(names[index], shapes.of(index), item, stored))
     operators = []
     for operator in main.operators:
         outputs = tuple(i for i in operator.outputs if i is not None)
@@ -88,10 +88,12 @@ def program_of(model: Model, *, shares: bool = False) -> Program:
         made = sum(prod(tensors[i].shape) for i in outputs)
         time = made * _PER_RESULT + work * _PER_WORK.get(operator.name, _LEAST_PER_WORK)
         operators.append(Node(operator.name, operator.inputs, outputs, rule, work, time))
-    return Program(tuple(tensors), tuple(operators), main.inputs, main.outputs)
+    return OperatorProgram(tuple(tensors), tuple(operators), main.inputs, main.outputs)
 
 
-def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | None:
+def _rule(
+    model: TfliteModel, operator: TfliteOperator, tensors: list[ProgramTensor]
+) -> RowRule | None:
     """Return an operator's row rule, if known."""
     main = model.subgraphs[0]
     if operator.is_custom or operator.intermediates or not operator.inputs:
@@ -130,7 +132,7 @@ def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | 
             return None
         total = max((count - 1) * stride + size - image[axis], 0) if is_same else 0
         padding.append((total // 2, total - total // 2))
-    window = Window(
+    window = RowWindow(
         kernel=extent[0],
         stride=strides[0],
         before=padding[0][0],
@@ -144,7 +146,9 @@ def _rule(model: Model, operator: Operator, tensors: list[Tensor]) -> RowRule | 
     return RowRule((0,), window, "pixels")
 
 
-def _padding(model: Model, operator: Operator, x: Tensor, y: Tensor) -> RowRule | None:
+def _padding(
+    model: TfliteModel, operator: TfliteOperator, x: ProgramTensor, y: ProgramTensor
+) -> RowRule | None:
     """Return the rule for an operator that pads rows and columns by constant amounts."""
     main = model.subgraphs[0]
     rest = operator.inputs[1:]
@@ -162,7 +166,7 @@ def _padding(model: Model, operator: Operator, x: Tensor, y: Tensor) -> RowRule 
     made = (x.shape[1] + sum(rows), x.shape[2] + sum(columns))
     if y.shape != (1, *made, x.shape[3]):
         return None
-    window = Window(
+    window = RowWindow(
         kernel=1,
         stride=1,
         before=rows[0],
@@ -176,7 +180,9 @@ def _padding(model: Model, operator: Operator, x: Tensor, y: Tensor) -> RowRule 
     return RowRule((0,), window)
 
 
-def _extent(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> tuple[int, int] | None:
+def _extent(
+    main: Subgraph, operator: TfliteOperator, tensors: list[ProgramTensor]
+) -> tuple[int, int] | None:
     """Return the rows and columns from a window's first to last tap."""
     options = operator.options
     if options is None:
@@ -197,7 +203,9 @@ def _extent(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> tuple[
     return (shape[1] - 1) * down + 1, (shape[2] - 1) * across + 1
 
 
-def _elementwise(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> RowRule | None:
+def _elementwise(
+    main: Subgraph, operator: TfliteOperator, tensors: list[ProgramTensor]
+) -> RowRule | None:
     """Return the rule for an elementwise operator."""
     result = operator.outputs[0]
     if result is None:
@@ -216,14 +224,16 @@ def _elementwise(main: Subgraph, operator: Operator, tensors: list[Tensor]) -> R
             return None
     if not images:
         return None
-    window = Window(1, 1, 0, y.shape[1], y.shape[1], is_same=False, columns=(0, 0), is_linear=True)
+    window = RowWindow(
+        1, 1, 0, y.shape[1], y.shape[1], is_same=False, columns=(0, 0), is_linear=True
+    )
     order: Order = "elements" if operator.name in _IN_ORDER else "unknown"
     if order == "unknown" and row_of(operator, "reference") is not None:
         order = "places"
     return RowRule(tuple(images), window, order)
 
 
-def _work(operator: Operator, tensors: list[Tensor]) -> int:
+def _work(operator: TfliteOperator, tensors: list[ProgramTensor]) -> int:
     """Return an operator's number of multiplications."""
     if operator.is_custom or not operator.outputs or operator.outputs[0] is None:
         return 0

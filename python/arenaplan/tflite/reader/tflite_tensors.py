@@ -19,7 +19,7 @@ from arenaplan.graph.ops import Shape
 from arenaplan.graph.ops.operands import BITS
 from arenaplan.graph.sizes import Bind, checked_bytes, whole_number
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.tflite_model import Model, Subgraph, Tensor
+from arenaplan.tflite.reader.tflite_model import Subgraph, TfliteModel, TfliteTensor
 
 _BY_DATA = frozenset({"UNIQUE", "WHERE"})
 """Operators whose results have as many elements as data says."""
@@ -29,7 +29,7 @@ _PLAIN = frozenset(
 """Variable types whose content NumPy can hold."""
 
 
-def dtype_of(tensor: Tensor, name: str) -> str:
+def dtype_of(tensor: TfliteTensor, name: str) -> str:
     """Return NumPy's name for a tensor's element type."""
     dtype = DTYPES.get(tensor.type)
     if dtype is None:
@@ -56,7 +56,7 @@ def unique_names(subgraph: Subgraph) -> list[str]:
     return names
 
 
-class Shapes:
+class SubgraphShapes:
     """
     Shapes for a subgraph's tensors.
 
@@ -171,7 +171,7 @@ def _undecided(subgraph: Subgraph) -> Mapping[int, str]:
     return found
 
 
-def _has_open(tensor: Tensor) -> bool:
+def _has_open(tensor: TfliteTensor) -> bool:
     """Whether a file leaves a tensor dimension open."""
     return any(dim < 0 for dim in tensor.signature or ())
 
@@ -196,7 +196,9 @@ def _bound(bind: Bind | None, names: Sequence[str]) -> Mapping[str, Shape]:
     return shapes
 
 
-def check_payload(model: Model, tensor: Tensor, name: str, shape: Shape, dtype: str) -> None:
+def check_payload(
+    model: TfliteModel, tensor: TfliteTensor, name: str, shape: Shape, dtype: str
+) -> None:
     """
     Refuse a constant whose data size does not match the shape.
 
@@ -216,7 +218,7 @@ def check_payload(model: Model, tensor: Tensor, name: str, shape: Shape, dtype: 
         )
 
 
-def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray | None:
+def array(model: TfliteModel, tensor: TfliteTensor, shape: Shape, dtype: str) -> np.ndarray | None:
     """Return a constant's data, if NumPy has the type and the data is stored plainly."""
     try:
         kind = np.dtype(dtype)
@@ -234,7 +236,7 @@ def array(model: Model, tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray 
     return data.reshape(shape)
 
 
-def first_content(tensor: Tensor, shape: Shape, dtype: str) -> np.ndarray | None:
+def first_content(tensor: TfliteTensor, shape: Shape, dtype: str) -> np.ndarray | None:
     """Return a variable's initial content, as in TensorFlow Lite Micro: the zero point, or 0."""
     known = tensor.quantization
     if dtype not in _PLAIN:

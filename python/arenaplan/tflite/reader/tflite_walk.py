@@ -10,10 +10,16 @@ from arenaplan.graph import NO_EFFECTS, Effects, Graph
 from arenaplan.graph.ops import Operands, effects_of, lookup
 from arenaplan.graph.sizes import Bind, checked_bytes
 from arenaplan.tflite.reader.builtin_options import Attributes, attributes_of
-from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
-from arenaplan.tflite.reader.tflite_operators import CALLS, OPERATORS, RESOURCES, Op, Operand
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator, TfliteTensor
+from arenaplan.tflite.reader.tflite_operators import (
+    CALLS,
+    OPERATORS,
+    RESOURCES,
+    TfliteOp,
+    TfliteOperand,
+)
 from arenaplan.tflite.reader.tflite_tensors import (
-    Shapes,
+    SubgraphShapes,
     array,
     check_payload,
     dtype_of,
@@ -25,13 +31,13 @@ _FEW: Final = 64
 """Largest constant that rules read: axes, first indices, permutations."""
 
 
-class Walk:
+class TfliteWalk:
     """
     Reads a model's main subgraph.
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         The model.
     name : str
         The model's name.
@@ -42,19 +48,19 @@ class Walk:
     _prefix = ""
     """Prefix for node and value names."""
 
-    def __init__(self, model: Model, name: str, bind: Bind | None) -> None:
+    def __init__(self, model: TfliteModel, name: str, bind: Bind | None) -> None:
         self._begin(model, model.main, Graph(name), bind)
 
-    def _begin(self, model: Model, subgraph: int, graph: Graph, bind: Bind | None) -> None:
+    def _begin(self, model: TfliteModel, subgraph: int, graph: Graph, bind: Bind | None) -> None:
         """Prepare to read a subgraph into a graph."""
         self._model = model
         self._main = model.subgraphs[subgraph]
         self._names = [self._prefix + name for name in unique_names(self._main)]
-        self._shapes = Shapes(self._main, self._names, bind)
+        self._shapes = SubgraphShapes(self._main, self._names, bind)
         self._graph = graph
         self._made = {i for operator in self._main.operators for i in operator.outputs}
         self._values: dict[int, int] = {}
-        self._operands: dict[int, Operand] = {}
+        self._operands: dict[int, TfliteOperand] = {}
 
     def run(self) -> Graph:
         """Return the graph."""
@@ -69,7 +75,9 @@ class Walk:
             self._graph.output(self._value(index))
         return self._graph
 
-    def _add(self, operator: Operator, position: int, before: tuple[int, ...]) -> tuple[int, ...]:
+    def _add(
+        self, operator: TfliteOperator, position: int, before: tuple[int, ...]
+    ) -> tuple[int, ...]:
         """Append a node; return the nodes that the next node with hidden state must follow."""
         what = f"{self._prefix}{operator.name}_{position}"
         if operator.name in CALLS and not operator.is_custom:
@@ -96,11 +104,11 @@ class Walk:
         )
         return (node.index,) if hidden else before
 
-    def _attributes(self, operator: Operator) -> Attributes:
+    def _attributes(self, operator: TfliteOperator) -> Attributes:
         """Return an operator's node attributes."""
         return attributes_of(operator, self._main.tensors)
 
-    def _effects(self, operator: Operator) -> Effects:
+    def _effects(self, operator: TfliteOperator) -> Effects:
         """Return an operator's effects."""
         effects = NO_EFFECTS
         inputs, outputs = (
@@ -108,7 +116,7 @@ class Walk:
             for side in (operator.inputs, operator.outputs)
         )
         if not operator.is_custom:
-            known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+            known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
             effects = effects_of(known, Operands(inputs, outputs))
         # Kernels may write the variables that they read, and files do not say which kernels do.
         mutates = tuple(
@@ -161,11 +169,11 @@ class Walk:
 
 
 def _operand(
-    tensor: Tensor,
+    tensor: TfliteTensor,
     shape: tuple[int, ...],
     dtype: str,
     is_fixed: bool,
     numbers: tuple[int, ...] | None,
-) -> Operand:
+) -> TfliteOperand:
     """Return the facts about a tensor for rules."""
-    return Operand(shape, dtype, tensor.quantization, is_fixed, numbers)
+    return TfliteOperand(shape, dtype, tensor.quantization, is_fixed, numbers)

@@ -26,9 +26,9 @@ from arenaplan.graph.ops import BITS
 from arenaplan.graph.sizes import checked_bytes
 from arenaplan.tflite.reader.accepted import check_accepted
 from arenaplan.tflite.reader.entries import CALLEES
-from arenaplan.tflite.reader.tflite_model import Model, Operator, checked_index
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator, checked_index
 from arenaplan.tflite.reader.tflite_operators import CALLS
-from arenaplan.tflite.reader.tflite_tensors import Shapes, dtype_of, unique_names
+from arenaplan.tflite.reader.tflite_tensors import SubgraphShapes, dtype_of, unique_names
 
 ALIGNMENT: Final = 16
 """Unit that the runtime rounds every size up to."""
@@ -76,7 +76,7 @@ class Same(NamedTuple):
     """Whether the source is smaller, as for a concatenation's operand."""
 
 
-class InPlace(NamedTuple):
+class Takeover(NamedTuple):
     """
     A box that may take another box's offset; the other box is read for the last time in ``step``.
     """
@@ -94,7 +94,7 @@ class Timeline:
     """In the order in which the runtime adds boxes to the planner."""
     same: list[Same] = field(default_factory=list)
     """Pairs of positions in :attr:`boxes`."""
-    in_place: list[InPlace] = field(default_factory=list)
+    in_place: list[Takeover] = field(default_factory=list)
     """Pairs for kernels that read each element before writing the element."""
     steps: int = 0
     labels: list[str] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Timeline:
     """
 
 
-def timeline_of(model: Model) -> Timeline:
+def timeline_of(model: TfliteModel) -> Timeline:
     """
     Return when the runtime needs each tensor in a model.
 
@@ -264,7 +264,7 @@ class _Frame:
 class _Clock:
     """The steps of a run, and each tensor's first and last needed step."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TfliteModel) -> None:
         self._model = model
         self._handles = [
             {
@@ -367,7 +367,7 @@ class _Clock:
             return []
         return self._callees(operator, f"operator {position} of subgraph {index}")
 
-    def _callees(self, operator: Operator, what: str) -> list[int]:
+    def _callees(self, operator: TfliteOperator, what: str) -> list[int]:
         """Return the subgraphs that an operator calls."""
         slots = CALLEES.get(operator.name)
         if slots is None or operator.options is None:
@@ -381,7 +381,7 @@ class _Clock:
             for slot in slots
         ]
 
-    def _finish(self, index: int, operator: Operator) -> None:
+    def _finish(self, index: int, operator: TfliteOperator) -> None:
         """End an operator: inputs and outputs were needed until now."""
         for tensor in operator.inputs:
             if tensor is None:
@@ -419,7 +419,7 @@ class _Clock:
         position: dict[tuple[int, int], int] = {}
         for number, subgraph in enumerate(self._model.subgraphs):
             names = unique_names(subgraph)
-            shapes = Shapes(subgraph, names, None)
+            shapes = SubgraphShapes(subgraph, names, None)
             result.starts += (result.tensors,)
             for index, tensor in enumerate(subgraph.tensors):
                 first = self._first[number][index]
@@ -473,14 +473,14 @@ def _bytes(name: str, shape: tuple[int, ...], dtype: str) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def unused_bytes(model: Model) -> int:
+def unused_bytes(model: TfliteModel) -> int:
     """Return the bytes of first-subgraph tensors that no operator and no caller uses."""
     main = model.subgraphs[0]
     used: set[int | None] = {*main.inputs, *main.outputs}
     for operator in main.operators:
         used.update(operator.inputs, operator.outputs, operator.intermediates)
     names = unique_names(main)
-    shapes = Shapes(main, names, None)
+    shapes = SubgraphShapes(main, names, None)
     return sum(
         _bytes(names[index], shapes.of(index), dtype_of(tensor, names[index]))
         for index, tensor in enumerate(main.tensors)

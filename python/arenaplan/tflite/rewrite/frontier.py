@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from arenaplan.tflite.rewrite.program import Program
-from arenaplan.tflite.rewrite.region_costs import Candidate, Costs, Lives, candidate
-from arenaplan.tflite.rewrite.strip_regions import Region, Scope, even_cuts, scope_of
+from arenaplan.tflite.rewrite.program import OperatorProgram
+from arenaplan.tflite.rewrite.region_costs import Candidate, Lives, TailCosts, candidate
+from arenaplan.tflite.rewrite.strip_regions import Scope, SplitRegion, even_cuts, scope_of
 
 _STRIPS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 _LONGEST: Final = 9
@@ -27,7 +27,7 @@ _GRAINS: Final = 400
 """Units in which the frontier counts extra work, up to the limit."""
 
 
-class Choice(NamedTuple):
+class RegionChoice(NamedTuple):
     """Regions, and the total costs of all operators."""
 
     peak: int
@@ -38,7 +38,7 @@ class Choice(NamedTuple):
     """Extra work."""
     operators: int
     """New operators."""
-    regions: tuple[Region, ...]
+    regions: tuple[SplitRegion, ...]
 
     @property
     def bytes(self) -> int:
@@ -50,7 +50,7 @@ class Choice(NamedTuple):
 class Frontier:
     """Choices not beaten by any other choice."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[RegionChoice, ...]
     """Sorted by bytes."""
     bound: int
     """
@@ -60,15 +60,15 @@ class Frontier:
     """Regions that were examined."""
 
 
-def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
+def frontier(program: OperatorProgram, costs: TailCosts, most_work: int) -> Frontier:
     """
     Return the best region choices.
 
     Parameters
     ----------
-    program : Program
+    program : OperatorProgram
         The model.
-    costs : Costs
+    costs : TailCosts
         Bytes kept by the runtime.
     most_work : int
         Most extra work.
@@ -78,7 +78,7 @@ def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
     level = max(plain, default=0)
     tried = 0
     known: dict[tuple[int, int], list[Candidate]] = {}
-    best = Choice(level, 0, 0, 0, ())
+    best = RegionChoice(level, 0, 0, 0, ())
     while True:
         # Operators that need less than the best choice need not be split.
         level = level * 6 // 10
@@ -98,7 +98,7 @@ def frontier(program: Program, costs: Costs, most_work: int) -> Frontier:
     return Frontier(_paths(plain, known, most_work), bound, tried)
 
 
-def _scopes(program: Program, plain: Sequence[int], level: int) -> Iterator[Scope]:
+def _scopes(program: OperatorProgram, plain: Sequence[int], level: int) -> Iterator[Scope]:
     """Yield operator runs with at least one operator that needs more than some bytes."""
     for first in range(len(program.operators)):
         hot = False
@@ -112,7 +112,7 @@ def _scopes(program: Program, plain: Sequence[int], level: int) -> Iterator[Scop
 
 
 def _options(
-    lives: Lives, costs: Costs, scope: Scope, plain: Sequence[int], most_work: int
+    lives: Lives, costs: TailCosts, scope: Scope, plain: Sequence[int], most_work: int
 ) -> tuple[int, list[Candidate]]:
     """Return the number of ways tried to split an operator run, and the useful ways."""
     rows = lives.program.tensors[scope.result].shape[1]
@@ -129,7 +129,7 @@ def _options(
         before = lowest
         for padded, held in ways:
             tried += 1
-            region = Region(scope.first, scope.last, cuts, padded, held)
+            region = SplitRegion(scope.first, scope.last, cuts, padded, held)
             option = candidate(lives, costs, scope, region, most_work)
             if option is not None:
                 lowest = min(lowest, option.peak)
@@ -139,7 +139,9 @@ def _options(
     return tried, found
 
 
-def _ways(program: Program, scope: Scope) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
+def _ways(
+    program: OperatorProgram, scope: Scope
+) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
     """Yield sets of operators to pad explicitly, each with a set of tensors to hold."""
     padded, held = [], []
     for position in range(scope.first, scope.last + 1):
@@ -182,14 +184,14 @@ def _paths(
     known: dict[tuple[int, int], list[Candidate]],
     most_work: int,
     most_bytes: int | None = None,
-) -> tuple[Choice, ...]:
+) -> tuple[RegionChoice, ...]:
     """Return the unbeaten paths through all operators, optionally with a byte limit."""
     by_first: dict[int, list[Candidate]] = {}
     for (first, _), found in known.items():
         by_first.setdefault(first, []).extend(_unbeaten(found))
     grain = max(1, -(-most_work // _GRAINS))
-    labels: list[list[Choice]] = [[] for _ in range(len(plain) + 1)]
-    labels[0] = [Choice(0, 0, 0, 0, ())]
+    labels: list[list[RegionChoice]] = [[] for _ in range(len(plain) + 1)]
+    labels[0] = [RegionChoice(0, 0, 0, 0, ())]
     whole = max(plain, default=0)  # More bytes than without regions is useless.
     most = whole if most_bytes is None else most_bytes
     for position, live in enumerate(plain):
@@ -199,14 +201,14 @@ def _paths(
         for label in here:
             kept = max(label.peak, live)
             if kept + label.tail <= most:
-                labels[position + 1].append(Choice(kept, *label[1:]))
+                labels[position + 1].append(RegionChoice(kept, *label[1:]))
             for option in options:
                 peak = max(label.peak, option.peak)
                 if label.work + option.work <= most_work and (
                     peak + label.tail + option.tail <= most
                 ):
                     labels[option.region.last + 1].append(
-                        Choice(
+                        RegionChoice(
                             peak,
                             label.tail + option.tail,
                             label.work + option.work,
@@ -217,9 +219,9 @@ def _paths(
     return tuple(sorted(_best(labels[-1], 1), key=lambda c: (c.bytes, c.work)))
 
 
-def _best(labels: Iterable[Choice], grain: int) -> list[Choice]:
+def _best(labels: Iterable[RegionChoice], grain: int) -> list[RegionChoice]:
     """Return labels that no other beats; work is compared in grains."""
-    kept: list[Choice] = []
+    kept: list[RegionChoice] = []
     stairs: list[tuple[int, int]] = []
     for label in sorted(labels, key=lambda c: (c.peak, c.tail, c.work)):
         work = -(-label.work // grain)

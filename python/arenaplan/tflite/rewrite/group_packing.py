@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from arenaplan import _core
-from arenaplan.tflite.rewrite.tensor_groups import Group, Layout, Span
+from arenaplan.tflite.rewrite.tensor_groups import GroupLayout, TensorGroup, TimedSpan
 
 _WARM: Final = 0.2
 """The same where results may be written over operands."""
@@ -16,7 +16,12 @@ _HOT: Final = 0.6
 
 
 def packed(
-    groups: Sequence[Group], live: Sequence[int], layout: Layout, tries: int, seed: int, goal: int
+    groups: Sequence[TensorGroup],
+    live: Sequence[int],
+    layout: GroupLayout,
+    tries: int,
+    seed: int,
+    goal: int,
 ) -> list[int]:
     """
     Return group offsets.
@@ -27,11 +32,11 @@ def packed(
 
     Parameters
     ----------
-    groups : sequence of Group
+    groups : sequence of TensorGroup
         The groups.
     live : sequence of int
         Live bytes by time.
-    layout : Layout
+    layout : GroupLayout
         The tensors and steps.
     tries : int
         Number of placing orders tried.
@@ -62,7 +67,7 @@ def packed(
 
 
 def _rules(
-    groups: Sequence[Group], steps: Sequence[tuple[int, int]], layout: Layout
+    groups: Sequence[TensorGroup], steps: Sequence[tuple[int, int]], layout: GroupLayout
 ) -> list[tuple[int, int, int, int]]:
     """Return pairs of groups, and the open range of distances at which the pair collides."""
     home = {tensor: i for i, group in enumerate(groups) for tensor in group.members}
@@ -89,7 +94,7 @@ def _rules(
     return rules
 
 
-def _collisions(mine: Sequence[Span], others: Sequence[Span]) -> list[tuple[int, int]]:
+def _collisions(mine: Sequence[TimedSpan], others: Sequence[TimedSpan]) -> list[tuple[int, int]]:
     """Return the open distance ranges at which spans share bytes in a step."""
     found = sorted(
         (b.start - a.stop, b.stop - a.start)

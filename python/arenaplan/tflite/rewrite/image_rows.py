@@ -31,7 +31,7 @@ Way: TypeAlias = Literal["kept", "bare", "padded", "moved"]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RowWindow:
     """How result rows depend on operand rows."""
 
     kernel: int
@@ -90,13 +90,13 @@ class Answer(NamedTuple):
     below: int = 0
 
 
-def answers(window: Window, request: Span) -> tuple[Answer, ...]:
+def answers(window: RowWindow, request: Span) -> tuple[Answer, ...]:
     """
     Return the ways to make some result rows, each way at most once.
 
     Parameters
     ----------
-    window : Window
+    window : RowWindow
         The operator.
     request : Span
         Result rows, at least one.
@@ -104,7 +104,7 @@ def answers(window: Window, request: Span) -> tuple[Answer, ...]:
     return tuple(_answers(window, request))
 
 
-def _answers(window: Window, request: Span) -> Iterator[Answer]:
+def _answers(window: RowWindow, request: Span) -> Iterator[Answer]:
     need = window.needs(request)
     first = request[0] * window.stride - window.before
     last = (request[1] - 1) * window.stride - window.before + window.kernel
@@ -126,7 +126,7 @@ def _answers(window: Window, request: Span) -> Iterator[Answer]:
         yield Answer("padded", need, request, above, below)
 
 
-def _kept(window: Window, request: Span, need: Span) -> Answer | None:
+def _kept(window: RowWindow, request: Span, need: Span) -> Answer | None:
     """Return the answer with the operator's own padding that makes the fewest rows."""
     reach = window.kernel + window.stride
     best: tuple[int, int, Answer] | None = None
@@ -144,7 +144,7 @@ def _kept(window: Window, request: Span, need: Span) -> Answer | None:
     return None if best is None else best[2]
 
 
-def _made(window: Window, start: int, stop: int) -> Span | None:
+def _made(window: RowWindow, start: int, stop: int) -> Span | None:
     """Return the rows made from an operand range, if in phase."""
     count = -(-(stop - start) // window.stride)
     padding = max((count - 1) * window.stride + window.kernel - (stop - start), 0)

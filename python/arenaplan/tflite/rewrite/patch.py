@@ -19,7 +19,7 @@ Mover: TypeAlias = Literal["slice", "pad", "concat"]
 """Operators that only move elements; the writer knows the file format's names."""
 
 
-class Rows(NamedTuple):
+class TensorRows(NamedTuple):
     """
     Old tensor rows held by a tensor.
 
@@ -39,7 +39,7 @@ class NewTensor(NamedTuple):
     name: str
     like: int
     shape: Shape
-    rows: Rows | None
+    rows: TensorRows | None
     """``None`` for a padding's result, whose border is not part of an old tensor."""
 
 

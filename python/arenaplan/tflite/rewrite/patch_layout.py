@@ -6,21 +6,28 @@ from math import prod
 
 from arenaplan.base.errors import InternalError
 from arenaplan.tflite.rewrite.patch import Kept, Moved, NewTensor, Patch, Repeated
-from arenaplan.tflite.rewrite.program import Program, Slab
-from arenaplan.tflite.rewrite.tensor_groups import UNIT, Copy, Layout, Lead, Read, Use
+from arenaplan.tflite.rewrite.program import OperatorProgram, Slab
+from arenaplan.tflite.rewrite.tensor_groups import (
+    UNIT,
+    GroupLayout,
+    GroupRead,
+    Lead,
+    OperandCopy,
+    Use,
+)
 
 
 def layout_of_patch(
-    program: Program, old: Layout, patch: Patch, *, overlap: bool = False
-) -> Layout:
+    program: OperatorProgram, old: GroupLayout, patch: Patch, *, overlap: bool = False
+) -> GroupLayout:
     """
     Return the memory of a patch's steps, by patch tensor numbers.
 
     Parameters
     ----------
-    program : Program
+    program : OperatorProgram
         The model.
-    old : Layout
+    old : GroupLayout
         The memory of the model's steps.
     patch : Patch
         The change.
@@ -31,7 +38,9 @@ def layout_of_patch(
 
 
 class _Layout:
-    def __init__(self, program: Program, old: Layout, patch: Patch, *, overlap: bool) -> None:
+    def __init__(
+        self, program: OperatorProgram, old: GroupLayout, patch: Patch, *, overlap: bool
+    ) -> None:
         self._overlap = overlap
         self._program = program
         self._old = old
@@ -46,7 +55,7 @@ class _Layout:
             boxes.append(size + -size % UNIT)
         self._boxes = boxes
 
-    def layout(self) -> Layout:
+    def layout(self) -> GroupLayout:
         """Return the layout; tensors that no step mentions have no bytes."""
         uses = [self._old.uses[0]]
         for step in self._patch.steps:
@@ -59,11 +68,11 @@ class _Layout:
         uses.append(self._old.uses[-1])
         seen = {tensor for use in uses for tensor in use.writes}
         boxes = tuple(box if tensor in seen else 0 for tensor, box in enumerate(self._boxes))
-        return Layout(boxes, tuple(uses))
+        return GroupLayout(boxes, tuple(uses))
 
     def _repeated(self, step: Repeated) -> Use:
         reads = dict.fromkeys(i for i in step.inputs if i is not None and self._boxes[i])
-        found = tuple(Read(i, 0, self._boxes[i]) for i in reads)
+        found = tuple(GroupRead(i, 0, self._boxes[i]) for i in reads)
         return Use(found, step.outputs, leads=self._leads(step))
 
     def _leads(self, step: Repeated) -> tuple[Lead, ...]:
@@ -116,11 +125,11 @@ class _Layout:
     def _moved(self, step: Moved) -> Use:
         source, target = step.inputs[0], step.output
         if step.kind == "pad":
-            return Use((Read(source, 0, self._boxes[source]),), (target,))
+            return Use((GroupRead(source, 0, self._boxes[source]),), (target,))
         if step.kind == "concat":
             reads, copies, at = [], [], 0
             for operand in step.inputs:
-                reads.append(Read(operand, 0, self._boxes[operand]))
+                reads.append(GroupRead(operand, 0, self._boxes[operand]))
                 copies += self._copy(operand, target, 0, at, self._sizes[operand])
                 at += self._sizes[operand]
             return Use(tuple(reads), (target,), tuple(copies), is_idempotent=True)
@@ -131,18 +140,18 @@ class _Layout:
         start = begin.values[1] * shape[2] * shape[3] * self._item(source)
         size = self._sizes[target]
         stop = start + size
-        read = Read(source, start // UNIT * UNIT, stop + -stop % UNIT)
+        read = GroupRead(source, start // UNIT * UNIT, stop + -stop % UNIT)
         copies = self._copy(source, target, start, 0, size)
         return Use((read,), (target,), tuple(copies), is_idempotent=True)
 
-    def _copy(self, source: int, target: int, first: int, at: int, size: int) -> list[Copy]:
+    def _copy(self, source: int, target: int, first: int, at: int, size: int) -> list[OperandCopy]:
         """Return a copy in whole units, or no copy."""
         whole = source if first or self._sizes[source] > self._sizes[target] else target
         if max(first, at) + size == self._sizes[whole]:
             size += -size % UNIT  # Both are rounded up by as much.
         if first % UNIT or at % UNIT or size % UNIT:
             return []
-        return [Copy(source, target, first, at, size)]
+        return [OperandCopy(source, target, first, at, size)]
 
     def _shape(self, number: int) -> tuple[int, ...]:
         if self._patch.is_new(number):

@@ -12,7 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arenaplan.tflite.rewrite.group_packing import packed
-from arenaplan.tflite.rewrite.tensor_groups import ALIASES, Group, Layout, groups_of, live_bytes
+from arenaplan.tflite.rewrite.tensor_groups import (
+    ALIASES,
+    GroupLayout,
+    TensorGroup,
+    groups_of,
+    live_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +33,13 @@ class Placed:
     """Most live bytes in a step: a lower bound for all places of these groups."""
 
 
-def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> Placed:
+def place(layout: GroupLayout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> Placed:
     """
     Return places for all tensors.
 
     Parameters
     ----------
-    layout : Layout
+    layout : GroupLayout
         The tensors and steps.
     tries : int
         Number of placing orders tried.
@@ -48,7 +54,7 @@ def place(layout: Layout, *, tries: int = 60, seed: int = 0, goal: int = 0) -> P
         Places.
     """
     results: list[Placed] = []
-    ways: list[list[Group]] = []
+    ways: list[list[TensorGroup]] = []
     for how in ALIASES:
         groups = groups_of(layout, how)
         if all([g.members for g in groups] != [g.members for g in way] for way in ways):

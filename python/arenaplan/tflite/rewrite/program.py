@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from arenaplan.graph.ops.window_ops import Side, lead
-from arenaplan.tflite.rewrite.image_rows import Answer, Span, Window, answers
+from arenaplan.tflite.rewrite.image_rows import Answer, RowWindow, Span, answers
 from arenaplan.tflite.rewrite.patch import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class ProgramTensor:
     """A program's tensor."""
 
     name: str
@@ -57,7 +57,7 @@ class RowRule:
 
     images: tuple[int, ...]
     """Positions of inputs that are read by rows; all other inputs are needed whole."""
-    window: Window
+    window: RowWindow
     order: Order = "unknown"
     """
     The steps in which the kernel reads and writes, one after the other. Only reference kernels are
@@ -67,7 +67,7 @@ class RowRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class ProgramOperator:
     """A program's operator."""
 
     name: str
@@ -82,11 +82,11 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class OperatorProgram:
     """Operators in execution order."""
 
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
+    tensors: tuple[ProgramTensor, ...]
+    operators: tuple[ProgramOperator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     _answers: dict[tuple[int, Span, bool], Answer | None] = field(

@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from arenaplan.tflite.rewrite.program import Program, RowRule, Slab
+from arenaplan.tflite.rewrite.program import OperatorProgram, RowRule, Slab
 from arenaplan.tflite.rewrite.strip_regions import (
     MOST_OPERANDS,
-    Call,
-    Region,
     Scope,
+    SplitRegion,
     Strip,
+    StripCall,
     extra_work,
     strips_of,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class TailCosts:
     """Bytes that a runtime keeps beside the arena's head, for good."""
 
     operators: tuple[int, ...]
@@ -40,7 +40,7 @@ class Costs:
 class Candidate(NamedTuple):
     """A region and the region's costs."""
 
-    region: Region
+    region: SplitRegion
     peak: int
     """Most live bytes in the region's steps, if every copy is made at the same time."""
     bound: int
@@ -63,7 +63,7 @@ class Saved(NamedTuple):
 class Lives:
     """First and last step of each tensor in a program, by operator position."""
 
-    def __init__(self, program: Program, *, overlap: bool = False) -> None:
+    def __init__(self, program: OperatorProgram, *, overlap: bool = False) -> None:
         count = len(program.operators)
         self.overlap = overlap
         self.program = program
@@ -154,7 +154,7 @@ class Lives:
 
 
 def candidate(
-    lives: Lives, costs: Costs, scope: Scope, region: Region, most_work: int
+    lives: Lives, costs: TailCosts, scope: Scope, region: SplitRegion, most_work: int
 ) -> Candidate | None:
     """Return a region with costs; None if the split is impossible or has too much extra work."""
     strips = strips_of(lives.program, scope, region)
@@ -176,7 +176,11 @@ def candidate(
 
 
 def _new(
-    program: Program, costs: Costs, scope: Scope, region: Region, strips: tuple[Strip, ...]
+    program: OperatorProgram,
+    costs: TailCosts,
+    scope: Scope,
+    region: SplitRegion,
+    strips: tuple[Strip, ...],
 ) -> tuple[int, int]:
     """Return how many operators a region adds, and the bytes the runtime keeps for them."""
     slices = pads = concats = 0
@@ -227,7 +231,7 @@ class _Peak:
     """Live bytes in a region's steps."""
 
     def __init__(
-        self, lives: Lives, scope: Scope, region: Region, strips: tuple[Strip, ...]
+        self, lives: Lives, scope: Scope, region: SplitRegion, strips: tuple[Strip, ...]
     ) -> None:
         self._lives = lives
         self._program = lives.program
@@ -343,7 +347,7 @@ class _Peak:
 
     def _saved(
         self,
-        call: Call,
+        call: StripCall,
         readers: dict[int, list[tuple[int, tuple[int, int]]]],
         position: int,
         live: dict[int, int],
@@ -383,7 +387,7 @@ class _Peak:
             if tensor in now and tensor in later
         }
 
-    def _padded(self, call: Call) -> int:
+    def _padded(self, call: StripCall) -> int:
         """Return the bytes of a call's padded operand."""
         operator = self._program.operators[call.operator]
         if operator.rule is None:

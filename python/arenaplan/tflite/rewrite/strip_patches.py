@@ -14,17 +14,17 @@ from arenaplan.tflite.rewrite.patch import (
     NewTensor,
     Patch,
     Repeated,
-    Rows,
     Shape,
     Step,
+    TensorRows,
 )
-from arenaplan.tflite.rewrite.program import Program
+from arenaplan.tflite.rewrite.program import OperatorProgram
 from arenaplan.tflite.rewrite.strip_regions import (
     MOST_OPERANDS,
-    Call,
-    Region,
     Scope,
+    SplitRegion,
     Strip,
+    StripCall,
     scope_of,
     strips_of,
 )
@@ -33,15 +33,15 @@ _LONGEST: Final = 24
 """Most characters from an old name in a strip's name."""
 
 
-def patch_of(program: Program, regions: Sequence[Region]) -> Patch:
+def patch_of(program: OperatorProgram, regions: Sequence[SplitRegion]) -> Patch:
     """
     Return the patch that runs regions strip by strip.
 
     Parameters
     ----------
-    program : Program
+    program : OperatorProgram
         The model.
-    regions : sequence of Region
+    regions : sequence of SplitRegion
         Regions that do not overlap.
 
     Raises
@@ -81,7 +81,7 @@ class _Slab:
 class _Emitter:
     """Steps and tensors of a patch under construction."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: OperatorProgram) -> None:
         self._program = program
         self._tensors: list[NewTensor | NewConstant] = []
         self._constants: dict[tuple[Shape, tuple[int, ...]], int] = {}
@@ -91,7 +91,7 @@ class _Emitter:
         """Return the patch."""
         return Patch(len(self._program.tensors), tuple(self._tensors), tuple(self.steps))
 
-    def region(self, scope: Scope, region: Region, strips: Sequence[Strip]) -> None:
+    def region(self, scope: Scope, region: SplitRegion, strips: Sequence[Strip]) -> None:
         """Append the calls for all strips, and the operators that join the strips."""
         parts: list[int] = []
         held: dict[int, _Slab] = {}
@@ -111,7 +111,7 @@ class _Emitter:
         self,
         scope: Scope,
         strip: Strip,
-        call: Call,
+        call: StripCall,
         slabs: dict[int, _Slab],
         cut: dict[tuple[int, Span], int],
     ) -> None:
@@ -171,7 +171,7 @@ class _Emitter:
         self.steps.append(Moved("slice", (slab.number, begin, size), number))
         return number
 
-    def _padded(self, tensor: int, number: int, call: Call, columns: Span) -> int:
+    def _padded(self, tensor: int, number: int, call: StripCall, columns: Span) -> int:
         """Append explicit padding."""
         answer, old = call.answer, self._program.tensors[tensor]
         _, _, width, channels = old.shape
@@ -186,7 +186,7 @@ class _Emitter:
         return padded
 
     def _hold(
-        self, strip: Strip, call: Call, slabs: dict[int, _Slab], held: dict[int, _Slab]
+        self, strip: Strip, call: StripCall, slabs: dict[int, _Slab], held: dict[int, _Slab]
     ) -> None:
         """Join the rows from an earlier strip and the new rows."""
         result = self._program.operators[call.operator].outputs[0]
@@ -231,7 +231,7 @@ class _Emitter:
         _, _, width, channels = old.shape
         name = f"{old.name[:_LONGEST]}[{span[0]}:{span[1]}]"
         shape = (1, span[1] - span[0], width, channels)
-        return self._tensor(NewTensor(name, tensor, shape, Rows(tensor, *span, exact)))
+        return self._tensor(NewTensor(name, tensor, shape, TensorRows(tensor, *span, exact)))
 
     def _constant(self, values: tuple[int, ...], shape: Shape | None = None) -> int:
         """Return a constant; equal constants share a tensor."""

@@ -15,13 +15,13 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from arenaplan.tflite.rewrite.image_rows import Answer, Span
-from arenaplan.tflite.rewrite.program import Program
+from arenaplan.tflite.rewrite.program import OperatorProgram
 
 MOST_OPERANDS: Final = 10
 """Most operands of a concatenation in TensorFlow Lite Micro (``kMaxInputNum``)."""
 
 
-class Region(NamedTuple):
+class SplitRegion(NamedTuple):
     """A run of operators, with a way to split the run."""
 
     first: int
@@ -34,7 +34,7 @@ class Region(NamedTuple):
     """Tensors inside the region whose rows are kept between strips."""
 
 
-class Call(NamedTuple):
+class StripCall(NamedTuple):
     """An operator call for a strip."""
 
     operator: int
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 class Strip(NamedTuple):
     """All calls for a strip."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[StripCall, ...]
     needs: dict[int, Span]
     """By tensor that the region computes, the rows that this strip uses."""
 
@@ -65,7 +65,7 @@ class Scope:
     """Images that the region reads by rows and does not compute."""
 
 
-def scope_of(program: Program, first: int, last: int) -> Scope | None:
+def scope_of(program: OperatorProgram, first: int, last: int) -> Scope | None:
     """Return the facts about an operator run; None if the run cannot be split."""
     inside: set[int] = set()
     operands: set[int] = set()
@@ -105,7 +105,9 @@ def even_cuts(rows: int, strips: int) -> tuple[int, ...]:
     return tuple(rows * strip // strips for strip in range(1, strips))
 
 
-def strips_of(program: Program, scope: Scope, region: Region) -> tuple[Strip, ...] | None:
+def strips_of(
+    program: OperatorProgram, scope: Scope, region: SplitRegion
+) -> tuple[Strip, ...] | None:
     """
     Return each strip's calls; None if the split is impossible.
 
@@ -129,11 +131,11 @@ def strips_of(program: Program, scope: Scope, region: Region) -> tuple[Strip, ..
 
 
 def _strip(
-    program: Program, scope: Scope, region: Region, span: Span, done: dict[int, int]
+    program: OperatorProgram, scope: Scope, region: SplitRegion, span: Span, done: dict[int, int]
 ) -> Strip | None:
     """Return the calls that make some result rows, last operator first."""
     needs: dict[int, Span] = {scope.result: span}
-    calls: list[Call] = []
+    calls: list[StripCall] = []
     for position in range(region.last, region.first - 1, -1):
         operator = program.operators[position]
         rule, result = operator.rule, operator.outputs[0]
@@ -148,7 +150,7 @@ def _strip(
         answer = program.answer(position, (start, stop), padded=position in region.padded)
         if answer is None:
             return None
-        calls.append(Call(position, answer, (start, stop)))
+        calls.append(StripCall(position, answer, (start, stop)))
         for place in rule.images:
             operand = operator.inputs[place]
             if operand in scope.inside and operand is not None:
@@ -157,7 +159,7 @@ def _strip(
     return Strip(tuple(reversed(calls)), needs)
 
 
-def extra_work(program: Program, strips: Iterable[Strip]) -> int:
+def extra_work(program: OperatorProgram, strips: Iterable[Strip]) -> int:
     """Return the work that strips do beyond the whole operators' work, in the same unit."""
     made: dict[int, int] = {}
     for strip in strips:

@@ -18,7 +18,7 @@ UNIT: Final = 16
 """Places are multiples of this byte count."""
 
 
-class Copy(NamedTuple):
+class OperandCopy(NamedTuple):
     """
     Bytes that an operator copies from an operand to a result.
 
@@ -32,7 +32,7 @@ class Copy(NamedTuple):
     size: int
 
 
-class Read(NamedTuple):
+class GroupRead(NamedTuple):
     """Tensor bytes that an operator reads, in multiples of :data:`UNIT`."""
 
     tensor: int
@@ -58,9 +58,9 @@ class Lead(NamedTuple):
 class Use:
     """A step's memory."""
 
-    reads: tuple[Read, ...]
+    reads: tuple[GroupRead, ...]
     writes: tuple[int, ...]
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[OperandCopy, ...] = ()
     """Copies that are the operator's only use of the sources."""
     is_idempotent: bool = False
     """Whether the kernel may copy bytes onto themselves."""
@@ -68,7 +68,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GroupLayout:
     """Tensors in an arena, and the steps that use the tensors."""
 
     boxes: tuple[int, ...]
@@ -82,7 +82,7 @@ class Layout:
         return [lead for use in self.uses for lead in use.leads]
 
 
-class Span(NamedTuple):
+class TimedSpan(NamedTuple):
     """
     A byte range in a group, with the time in which the bytes are needed, ends inclusive.
 
@@ -97,12 +97,12 @@ class Span(NamedTuple):
 
 
 @dataclass(slots=True)
-class Group:
+class TensorGroup:
     """Tensors at fixed distances."""
 
     members: dict[int, int] = field(default_factory=dict)
     """Each tensor's distance from the group's start."""
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TimedSpan, ...] = ()
     """Disjoint, in order."""
     size: int = 0
 
@@ -112,7 +112,7 @@ Aliases: TypeAlias = Literal["in order", "joins first", "once"]
 ALIASES: Final[tuple[Aliases, ...]] = ("in order", "joins first", "once")
 
 
-def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
+def groups_of(layout: GroupLayout, how: Aliases = "in order") -> list[TensorGroup]:
     """
     Return a layout's tensors as groups.
 
@@ -120,7 +120,7 @@ def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
 
     Parameters
     ----------
-    layout : Layout
+    layout : GroupLayout
         The tensors and steps.
     how : {"in order", "joins first", "once"}
         ``"in order"`` tries copies in step order. ``"joins first"`` tries operators that join
@@ -128,12 +128,12 @@ def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
         ``"once"`` tries only the joins for joined slices, so that line buffers do not chain all
         strips at fixed distances.
     """
-    groups: dict[int, Group] = {}
+    groups: dict[int, TensorGroup] = {}
     home: dict[int, int] = {}
     life = _Life(layout)
     for tensor, size in enumerate(layout.boxes):
         if size:
-            group = Group({tensor: 0})
+            group = TensorGroup({tensor: 0})
             group.spans = life.spans(tensor)
             group.size = layout.boxes[tensor]
             groups[tensor], home[tensor] = group, tensor
@@ -161,7 +161,9 @@ def groups_of(layout: Layout, how: Aliases = "in order") -> list[Group]:
     return list(groups.values())
 
 
-def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Group | None:
+def _joined(
+    a: TensorGroup, b: TensorGroup, copy: OperandCopy, life: _Life, layout: GroupLayout
+) -> TensorGroup | None:
     """Merge two groups so that a copy is onto itself, if the groups are compatible."""
     if any(
         (lead.source in a.members and lead.target in b.members)
@@ -177,13 +179,13 @@ def _joined(a: Group, b: Group, copy: Copy, life: _Life, layout: Layout) -> Grou
     if spans is None:
         return None
     size = max(at + layout.boxes[tensor] for tensor, at in members.items())
-    return Group(members, spans, size)
+    return TensorGroup(members, spans, size)
 
 
 class _Life:
     """When each byte range in each tensor is needed, and the origin of the content."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: GroupLayout) -> None:
         self._layout = layout
         self.leads = layout.leads
         self._born: dict[int, int] = {}
@@ -203,7 +205,7 @@ class _Life:
     def _content(self) -> None:
         """Record the origin of each range in each tensor: start, stop, tensor, distance."""
         for use in self._layout.uses:
-            copied: dict[int, list[Copy]] = {}
+            copied: dict[int, list[OperandCopy]] = {}
             for copy in use.copies:
                 copied.setdefault(copy.target, []).append(copy)
             for tensor in use.writes:
@@ -218,7 +220,7 @@ class _Life:
                     pieces.append((at, self._layout.boxes[tensor], tensor, at))
                 self._tags[tensor] = pieces
 
-    def _origin(self, copy: Copy) -> list[tuple[int, int, int, int]]:
+    def _origin(self, copy: OperandCopy) -> list[tuple[int, int, int, int]]:
         """Return the pieces that a copy makes in the target."""
         first, last = copy.source_at, copy.source_at + copy.size
         whole = [(0, last, copy.source, 0)]
@@ -230,12 +232,12 @@ class _Life:
                 pieces.append((low + shift, high + shift, tensor, at + low - start))
         return pieces
 
-    def spans(self, tensor: int) -> tuple[Span, ...]:
+    def spans(self, tensor: int) -> tuple[TimedSpan, ...]:
         """Return a tensor's spans."""
         found = self.merged({tensor: 0})
         return found if found is not None else ()
 
-    def merged(self, members: dict[int, int]) -> tuple[Span, ...] | None:
+    def merged(self, members: dict[int, int]) -> tuple[TimedSpan, ...] | None:
         """Return a group's spans; None if a byte would have to hold two contents at once."""
         lives: list[tuple[int, int, int, int, tuple[int, int]]] = []
         edges: set[int] = set()
@@ -250,12 +252,12 @@ class _Life:
         for low, high, first, last, content in lives:
             for position in range(index[low], index[high]):
                 cells[position].append((first, last, content))
-        spans: list[Span] = []
+        spans: list[TimedSpan] = []
         for (low, high), cell in zip(pairwise(order), cells, strict=False):
             intervals = _intervals(cell)
             if intervals is None:
                 return None
-            spans += [Span(low, high, first, last) for first, last in intervals]
+            spans += [TimedSpan(low, high, first, last) for first, last in intervals]
         return tuple(_fused(spans))
 
     def _parts(self, tensor: int) -> list[tuple[int, int, int, int, int]]:
@@ -300,10 +302,10 @@ def _intervals(cell: Sequence[tuple[int, int, tuple[int, int]]]) -> list[tuple[i
     return found
 
 
-def _fused(spans: list[Span]) -> Iterable[Span]:
+def _fused(spans: list[TimedSpan]) -> Iterable[TimedSpan]:
     """Join adjacent spans with equal steps."""
     spans.sort(key=lambda span: (span.first, span.last, span.start))
-    result: list[Span] = []
+    result: list[TimedSpan] = []
     for span in spans:
         last = result[-1] if result else None
         if last is not None and last[1:] == (span.start, span.first, span.last):
@@ -313,7 +315,7 @@ def _fused(spans: list[Span]) -> Iterable[Span]:
     return sorted(result)
 
 
-def live_bytes(groups: Sequence[Group], steps: int) -> list[int]:
+def live_bytes(groups: Sequence[TensorGroup], steps: int) -> list[int]:
     """Return the bytes that are live at each time; two times are a step."""
     change = [0] * (2 * steps + 1)
     for group in groups:

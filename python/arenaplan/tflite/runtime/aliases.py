@@ -22,10 +22,10 @@ from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from arenaplan.graph.ops import BITS, Operands, effects_of, lookup
-from arenaplan.tflite.reader.tflite_model import Model, Operator, Subgraph
-from arenaplan.tflite.reader.tflite_operators import OPERATORS, Op, Operand
-from arenaplan.tflite.reader.tflite_tensors import Shapes, array, dtype_of, unique_names
-from arenaplan.tflite.reader.timeline import ALIGNMENT, InPlace, Same, Timeline, timeline_of
+from arenaplan.tflite.reader.tflite_model import Subgraph, TfliteModel, TfliteOperator
+from arenaplan.tflite.reader.tflite_operators import OPERATORS, TfliteOp, TfliteOperand
+from arenaplan.tflite.reader.tflite_tensors import SubgraphShapes, array, dtype_of, unique_names
+from arenaplan.tflite.reader.timeline import ALIGNMENT, Same, Takeover, Timeline, timeline_of
 from arenaplan.tflite.runtime.build import Build
 from arenaplan.tflite.runtime.esp_nn import OWN_ELEMENTWISE
 
@@ -35,7 +35,7 @@ _FEW: Final = 64
 Way: TypeAlias = Literal["copies", "element by element"]
 
 
-class Row(NamedTuple):
+class AliasRow(NamedTuple):
     """A kernel whose operands and results may share bytes."""
 
     way: Way
@@ -72,35 +72,35 @@ _BINARIES: Final = """
     LOGICAL_OR NOT_EQUAL PRELU SQUARED_DIFFERENCE SUB
 """
 
-ROWS: Final[Mapping[str, Row]] = {
-    "CONCATENATION": Row("copies", _MEMCPY),
-    "EXPAND_DIMS": Row("copies", _LOOP),
-    "PACK": Row("copies", _LOOP),
-    "SLICE": Row("copies", _WRITER),
-    "SPLIT": Row("copies", _LOOP),
-    "SPLIT_V": Row("copies", _LOOP),
-    "SQUEEZE": Row("copies", _MEMCPY),
-    "STRIDED_SLICE": Row("copies", _WRITER),
-    "TRANSPOSE": Row("copies", _LOOP, None),
-    "UNPACK": Row("copies", _LOOP),
-    **{name: Row("element by element", _UNARY) for name in _UNARIES.split()},
-    **{name: Row("element by element", _BINARY) for name in _BINARIES.split()},
-    "ADD": Row("element by element", _BINARY, _FOUR),
-    "L2_NORMALIZATION": Row("element by element", _ROWS),
-    "LOG_SOFTMAX": Row("element by element", _ROWS),
-    "MAXIMUM": Row(
+ROWS: Final[Mapping[str, AliasRow]] = {
+    "CONCATENATION": AliasRow("copies", _MEMCPY),
+    "EXPAND_DIMS": AliasRow("copies", _LOOP),
+    "PACK": AliasRow("copies", _LOOP),
+    "SLICE": AliasRow("copies", _WRITER),
+    "SPLIT": AliasRow("copies", _LOOP),
+    "SPLIT_V": AliasRow("copies", _LOOP),
+    "SQUEEZE": AliasRow("copies", _MEMCPY),
+    "STRIDED_SLICE": AliasRow("copies", _WRITER),
+    "TRANSPOSE": AliasRow("copies", _LOOP, None),
+    "UNPACK": AliasRow("copies", _LOOP),
+    **{name: AliasRow("element by element", _UNARY) for name in _UNARIES.split()},
+    **{name: AliasRow("element by element", _BINARY) for name in _BINARIES.split()},
+    "ADD": AliasRow("element by element", _BINARY, _FOUR),
+    "L2_NORMALIZATION": AliasRow("element by element", _ROWS),
+    "LOG_SOFTMAX": AliasRow("element by element", _ROWS),
+    "MAXIMUM": AliasRow(
         "element by element", _BINARY, "reads one element, 16 with MVE, of both, then writes these"
     ),
-    "MINIMUM": Row(
+    "MINIMUM": AliasRow(
         "element by element", _BINARY, "reads one element, 16 with MVE, of both, then writes these"
     ),
-    "MUL": Row("element by element", _BINARY, _FOUR),
-    "SELECT_V2": Row(
+    "MUL": AliasRow("element by element", _BINARY, _FOUR),
+    "SELECT_V2": AliasRow(
         "element by element",
         "reads element i of the operands that have all elements, then writes element i; copies a "
         "row at once where the condition is broadcast, at equal addresses onto itself",
     ),
-    "SOFTMAX": Row(
+    "SOFTMAX": AliasRow(
         "element by element",
         "the largest element of a row is known before the first is written; exponentials of "
         "float32 and int16 wait in the result, each in place of an element that is not read again",
@@ -121,7 +121,7 @@ before wider elements at the same place are loaded.
 """
 
 
-def row_of(operator: Operator, kernels: str) -> Row | None:
+def row_of(operator: TfliteOperator, kernels: str) -> AliasRow | None:
     """Return the row for an operator's kernel, if this kernel set may share bytes."""
     row = None if operator.is_custom else ROWS.get(operator.name)
     if row is None or kernels == "reference":
@@ -131,7 +131,7 @@ def row_of(operator: Operator, kernels: str) -> Row | None:
     return None if row.cmsis_nn is None else row
 
 
-def aliased_timeline(model: Model, build: Build) -> Timeline:
+def aliased_timeline(model: TfliteModel, build: Build) -> Timeline:
     """
     Return when the runtime needs each tensor, and which bytes may be shared.
 
@@ -140,7 +140,7 @@ def aliased_timeline(model: Model, build: Build) -> Timeline:
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         From :func:`~arenaplan.tflite.reader.tflite_model.parse`.
     build : Build
         The runtime's build; only reshapes share bytes unless :attr:`Build.shares` is set.
@@ -159,7 +159,7 @@ def aliased_timeline(model: Model, build: Build) -> Timeline:
 class _Aliases:
     """A model's shared bytes."""
 
-    def __init__(self, model: Model, timeline: Timeline, kernels: str) -> None:
+    def __init__(self, model: TfliteModel, timeline: Timeline, kernels: str) -> None:
         self._model = model
         self._main: Subgraph = model.subgraphs[0]
         self._timeline = timeline
@@ -168,8 +168,8 @@ class _Aliases:
         count = len(self._main.tensors)
         self._boxes = {box.tensor: i for i, box in enumerate(timeline.boxes) if box.tensor < count}
         self._names = unique_names(self._main)
-        self._shapes = Shapes(self._main, self._names, None)
-        self._known: dict[int, Operand] = {}
+        self._shapes = SubgraphShapes(self._main, self._names, None)
+        self._known: dict[int, TfliteOperand] = {}
         written = [i for operator in self._main.operators for i in operator.outputs]
         written += self._main.inputs
         self._written_once = {i for i in set(written) if i is not None and written.count(i) == 1}
@@ -188,10 +188,10 @@ class _Aliases:
                 over += self._overwrites(operator, span[0])
         return replace(self._timeline, same=same, in_place=over)
 
-    def _copies(self, operator: Operator, step: int) -> Iterator[Same]:
+    def _copies(self, operator: TfliteOperator, step: int) -> Iterator[Same]:
         """Yield the parts of an operator's operands and results that hold the same bytes."""
         inputs, outputs = self._sides(operator)
-        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
         seen: set[tuple[int, int]] = set()
         for view in effects_of(known, Operands(inputs, outputs)).views:
             source, result = operator.inputs[view.input], operator.outputs[view.output]
@@ -209,7 +209,7 @@ class _Aliases:
             seen.add((source, result))
             yield Same(step, self._boxes[source], self._boxes[result], offset, is_joined)
 
-    def _overwrites(self, operator: Operator, step: int) -> Iterator[InPlace]:
+    def _overwrites(self, operator: TfliteOperator, step: int) -> Iterator[Takeover]:
         """Yield the operands at whose address an operator may write the result."""
         if len(operator.outputs) != 1:
             return
@@ -227,7 +227,7 @@ class _Aliases:
                 continue
             first, second = self._boxes[source], self._boxes[result]
             if self._timeline.boxes[first].end == step + 1:
-                yield InPlace(step, first, second)
+                yield Takeover(step, first, second)
 
     def _may_share(self, source: int | None, result: int | None) -> bool:
         """Whether both are in the arena, and written at a single place in the program."""
@@ -235,7 +235,9 @@ class _Aliases:
             index in self._boxes and index in self._written_once for index in (source, result)
         )
 
-    def _sides(self, operator: Operator) -> tuple[list[Operand | None], list[Operand | None]]:
+    def _sides(
+        self, operator: TfliteOperator
+    ) -> tuple[list[TfliteOperand | None], list[TfliteOperand | None]]:
         """Return the facts about an operator's operands and results."""
         inputs, outputs = (
             [None if index is None else self._operand(index) for index in side]
@@ -243,7 +245,7 @@ class _Aliases:
         )
         return inputs, outputs
 
-    def _operand(self, index: int) -> Operand:
+    def _operand(self, index: int) -> TfliteOperand:
         """Return the facts about a tensor."""
         if index not in self._known:
             tensor = self._main.tensors[index]
@@ -254,7 +256,7 @@ class _Aliases:
                 if data is not None and data.dtype.kind in "iu":
                     numbers = tuple(int(number) for number in data.ravel())
             is_fixed = is_constant or tensor.is_variable
-            self._known[index] = Operand(shape, dtype, tensor.quantization, is_fixed, numbers)
+            self._known[index] = TfliteOperand(shape, dtype, tensor.quantization, is_fixed, numbers)
         return self._known[index]
 
     def _bytes(self, index: int) -> int:

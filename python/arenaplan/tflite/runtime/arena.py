@@ -17,12 +17,12 @@ from typing import Final
 
 from arenaplan.graph.ops import BITS
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator, TfliteTensor
 from arenaplan.tflite.reader.timeline import ALIGNMENT, Box, Timeline, timeline_of
 from arenaplan.tflite.runtime import structures as known
 from arenaplan.tflite.runtime.build import Build
 from arenaplan.tflite.runtime.greedy import ONLINE, greedy_offsets, head_bytes
-from arenaplan.tflite.runtime.kernels import Request, Requests, Site, requests_of
+from arenaplan.tflite.runtime.kernels import KernelRequest, KernelSite, Requests, requests_of
 from arenaplan.tflite.runtime.operator_costs import OperatorCost
 from arenaplan.tflite.runtime.struct_layout import struct
 
@@ -68,7 +68,7 @@ class ArenaTotal:
 
 
 def total(
-    model: Model,
+    model: TfliteModel,
     offsets: Sequence[int] | None = None,
     *,
     kernels: str = "reference",
@@ -80,7 +80,7 @@ def total(
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         From :func:`~arenaplan.tflite.reader.tflite_model.parse`.
     offsets : sequence of int, optional
         Offset of every tensor in every subgraph; -1 where the runtime decides. By default the
@@ -105,7 +105,7 @@ def total(
     return run.result(timeline_of(model), offsets)
 
 
-def operator_costs(model: Model, build: Build) -> tuple[OperatorCost, ...]:
+def operator_costs(model: TfliteModel, build: Build) -> tuple[OperatorCost, ...]:
     """Return each operator's memory beside tensors, by subgraph, in operator order."""
     return _Run(model, build).costs()
 
@@ -152,7 +152,7 @@ def head_of(timeline: Timeline, boxes: Sequence[Box], offsets: Sequence[int] | N
 class _Run:
     """The allocations during a runtime start."""
 
-    def __init__(self, model: Model, build: Build) -> None:
+    def __init__(self, model: TfliteModel, build: Build) -> None:
         self._model = model
         self._build = build
         self._variables = _variables(model)
@@ -293,15 +293,19 @@ class _Run:
             )
         return costs
 
-    def _requests(self, subgraph: int, operator: Operator) -> Requests | None:
+    def _requests(self, subgraph: int, operator: TfliteOperator) -> Requests | None:
         """Return the requests from an operator's kernel, if known."""
         kernel = self._build.kernel(operator)
         if kernel is None or _is_compressed(self._model):
             return None
-        site = Site(self._model, subgraph, operator, self._build.pointer, self._build.compresses)
+        site = KernelSite(
+            self._model, subgraph, operator, self._build.pointer, self._build.compresses
+        )
         return requests_of(kernel, site)
 
-    def _allocate_variable(self, subgraph: int, operator: Operator, allocated: set[str]) -> None:
+    def _allocate_variable(
+        self, subgraph: int, operator: TfliteOperator, allocated: set[str]
+    ) -> None:
         """Keep a variable's bytes when the first kernel that writes the variable is prepared."""
         if operator.is_custom or operator.name != "ASSIGN_VARIABLE" or len(operator.inputs) < 2:
             return
@@ -312,7 +316,7 @@ class _Run:
         allocated.add(name)
         self._keep("variables", _tensor_bytes(self._model.subgraphs[subgraph].tensors[value]))
 
-    def _serve(self, request: Request, subgraph: int) -> None:
+    def _serve(self, request: KernelRequest, subgraph: int) -> None:
         """Serve a kernel's request."""
         if request.kind == "keep":
             self._keep("kernels", request.amount)
@@ -360,17 +364,17 @@ def _up(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-def _is_compressed(model: Model) -> bool:
+def _is_compressed(model: TfliteModel) -> bool:
     return any(entry.name == _COMPRESSED for entry in model.metadata)
 
 
-def _tensor_bytes(tensor: Tensor) -> int:
+def _tensor_bytes(tensor: TfliteTensor) -> int:
     """Return a tensor's bytes; the runtime packs no elements."""
     dtype = DTYPES.get(tensor.type, "")
     return prod(tensor.shape or ()) * max(8, BITS.get(dtype, 0)) // 8
 
 
-def _variables(model: Model) -> dict[tuple[int, int], str]:
+def _variables(model: TfliteModel) -> dict[tuple[int, int], str]:
     """Return the variable's name for every handle, by subgraph and tensor."""
     found: dict[tuple[int, int], str] = {}
     for number, subgraph in enumerate(model.subgraphs):
@@ -382,7 +386,7 @@ def _variables(model: Model) -> dict[tuple[int, int], str]:
     return found
 
 
-def _scales(tensor: Tensor) -> int:
+def _scales(tensor: TfliteTensor) -> int:
     """Return the number of scales for which the runtime copies zero points."""
     quantization = tensor.quantization
     if quantization is None or not quantization.zero_point:

@@ -11,13 +11,13 @@ from arenaplan.base.errors import InvalidOption
 from arenaplan.tflite.runtime.cmsis import CMSIS_NN, CMSIS_NN_MVE
 from arenaplan.tflite.runtime.custom import CUSTOM
 from arenaplan.tflite.runtime.esp_nn import ESP_NN
-from arenaplan.tflite.runtime.kernels import KERNELS, Kernel
+from arenaplan.tflite.runtime.kernels import KERNELS, RuntimeKernel
 
 if TYPE_CHECKING:
-    from arenaplan.tflite.reader.tflite_model import Operator
+    from arenaplan.tflite.reader.tflite_model import TfliteOperator
     from arenaplan.tflite.runtime.profile import Profile
 
-KERNEL_SETS: Final[Mapping[str, Mapping[str, Kernel]]] = {
+KERNEL_SETS: Final[Mapping[str, Mapping[str, RuntimeKernel]]] = {
     name: {**KERNELS, **own}
     for name, own in zip(choices.KERNELS, ({}, CMSIS_NN, CMSIS_NN_MVE, ESP_NN), strict=True)
 }
@@ -138,7 +138,7 @@ class Build:
             return f"measured: {self.profile.runtime}"
         return _ACCURACY.get((self.kernels, self.pointer), _UNCOMPARED)
 
-    def kernel(self, operator: Operator) -> Kernel | None:
+    def kernel(self, operator: TfliteOperator) -> RuntimeKernel | None:
         """Return an operator's kernel, if known."""
         table = CUSTOM if operator.is_custom else KERNEL_SETS[self.kernels]
         return table.get(operator.name)

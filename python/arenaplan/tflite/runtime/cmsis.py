@@ -15,7 +15,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from arenaplan.tflite.runtime import kernels as reference
-from arenaplan.tflite.runtime.kernels import Kernel, Site
+from arenaplan.tflite.runtime.kernels import KernelSite, RuntimeKernel
 
 CONV: Final = "9i 2p 3i ?2i"
 """Layout of a convolution's data."""
@@ -26,7 +26,7 @@ _REVERSED: Final = 16
 """Transposed convolutions with more input channels run as convolutions."""
 
 
-class Window(NamedTuple):
+class ConvolutionWindow(NamedTuple):
     """A convolution's strides and padding."""
 
     stride_width: int
@@ -37,7 +37,7 @@ class Window(NamedTuple):
     padding_height: int
 
 
-def window_of(site: Site, dilations: tuple[int, int]) -> Window:
+def window_of(site: KernelSite, dilations: tuple[int, int]) -> ConvolutionWindow:
     """Return a convolution's window; the dilations are in the given option slots."""
     options = site.operator.options
 
@@ -56,7 +56,7 @@ def window_of(site: Site, dilations: tuple[int, int]) -> Window:
             (height, kernel_height, strides[1], steps[1]),
         )
     ]
-    return Window(*strides, *steps, *paddings)
+    return ConvolutionWindow(*strides, *steps, *paddings)
 
 
 def _padding(length: int, kernel: int, stride: int, dilation: int) -> int:
@@ -71,7 +71,7 @@ def _columns(rows: int, *, mve: bool) -> int:
     return 4 * -(-rows // 16) * 16 if mve else 2 * -(-rows // 4) * 4 * 2
 
 
-def _described(site: Site, axis: int) -> str:
+def _described(site: KernelSite, axis: int) -> str:
     """Describe a convolution with channels along ``axis`` of the filter, and return the type."""
     site.describe("i0 i1 o0")
     dtype = site.dtype("i0")
@@ -81,7 +81,7 @@ def _described(site: Site, axis: int) -> str:
     return dtype
 
 
-def _conv(site: Site, *, mve: bool) -> None:
+def _conv(site: KernelSite, *, mve: bool) -> None:
     dtype = _described(site, 0)
     if dtype == "int8":
         _request(site, _conv_bytes(site, mve=mve))
@@ -90,13 +90,13 @@ def _conv(site: Site, *, mve: bool) -> None:
         _request(site, 4 * -(-rows // 8) * 8 * 2 if mve else 2 * rows * 2)
 
 
-def _request(site: Site, amount: int) -> None:
+def _request(site: KernelSite, amount: int) -> None:
     """Request scratch memory, if any is needed."""
     if amount > 0:
         site.scratch(amount)
 
 
-def _conv_bytes(site: Site, *, mve: bool) -> int:
+def _conv_bytes(site: KernelSite, *, mve: bool) -> int:
     """Return a byte convolution's scratch memory."""
     window = window_of(site, (4, 5))
     _, height, width, channels = site.shape("i0")
@@ -110,7 +110,9 @@ def _conv_bytes(site: Site, *, mve: bool) -> int:
     return _columns(channels * kernel_height * kernel_width, mve=mve)
 
 
-def _row_bytes(window: Window, width: int, kernel: int, results: int, channels: int) -> int:
+def _row_bytes(
+    window: ConvolutionWindow, width: int, kernel: int, results: int, channels: int
+) -> int:
     """Return the scratch memory for a convolution along a row, with MVE."""
     stride, left = window.stride_width, window.padding_width
     excess = (results - 1) * stride + kernel - width
@@ -125,13 +127,13 @@ def _row_bytes(window: Window, width: int, kernel: int, results: int, channels: 
     return max(kernel * channels + left * channels, (kernel - 1) * channels + right)
 
 
-def _depthwise_conv(site: Site, *, mve: bool) -> None:
+def _depthwise_conv(site: KernelSite, *, mve: bool) -> None:
     dtype = _described(site, 3)
     if dtype == "int8":
         _request(site, _depthwise_bytes(site, mve=mve))
 
 
-def _depthwise_bytes(site: Site, *, mve: bool) -> int:
+def _depthwise_bytes(site: KernelSite, *, mve: bool) -> int:
     """Return a byte depthwise convolution's scratch memory."""
     window = window_of(site, (5, 6))
     batch, _, _, channels = site.shape("i0")
@@ -149,7 +151,7 @@ def _depthwise_bytes(site: Site, *, mve: bool) -> int:
     return 2 * channels * width * height
 
 
-def _fully_connected(site: Site, *, mve: bool) -> None:
+def _fully_connected(site: KernelSite, *, mve: bool) -> None:
     site.describe("i0 i1 i2 o0")
     reference.keep_fully_connected(site)
     if site.dtype("i0") != "int8" or site.dtype("i1") == "int4":
@@ -163,7 +165,7 @@ def _fully_connected(site: Site, *, mve: bool) -> None:
         _sums(site, 4 * results[-1], "i1", "i2")
 
 
-def _sums(site: Site, amount: int, *places: str) -> None:
+def _sums(site: KernelSite, amount: int, *places: str) -> None:
     """Keep sums of constant weights, or compute the sums in each run."""
     if all(not site.has(place) or site.is_constant(place) for place in places):
         site.keep(amount)
@@ -171,19 +173,19 @@ def _sums(site: Site, amount: int, *places: str) -> None:
         site.scratch(amount)
 
 
-def _average_pool(site: Site, *, mve: bool) -> None:
+def _average_pool(site: KernelSite, *, mve: bool) -> None:
     site.describe("i0 o0 i0 o0")
     if not mve and site.dtype("i0") in ("int8", "int16"):
         _request(site, 4 * site.shape("i0")[3])
 
 
-def _svdf(site: Site, *, mve: bool) -> None:
+def _svdf(site: KernelSite, *, mve: bool) -> None:
     reference.prepare_svdf(site)
     if mve and site.dtype("i0") == "int8":
         site.keep(4 * site.shape("i1")[0])
 
 
-def _transpose_conv(site: Site, *, mve: bool) -> None:
+def _transpose_conv(site: KernelSite, *, mve: bool) -> None:
     site.describe("o0 i2 i1")
     reference.keep_channels(site, site.shape("i1")[0])
     dtype = site.dtype("i2")
@@ -201,7 +203,7 @@ def _transpose_conv(site: Site, *, mve: bool) -> None:
 
 
 def _transposed_bytes(
-    site: Site, stride_width: int, stride_height: int, *, mve: bool
+    site: KernelSite, stride_width: int, stride_height: int, *, mve: bool
 ) -> tuple[int, int]:
     """Return the scratch memory for a transposed byte convolution and for its weights."""
     _, _, width, channels = site.shape("i2")
@@ -213,7 +215,7 @@ def _transposed_bytes(
     return 4 * columns * site.shape("o0")[3] * max(kernel_height, stride_height), 0
 
 
-def _batch_matmul(site: Site, *, mve: bool) -> None:
+def _batch_matmul(site: KernelSite, *, mve: bool) -> None:
     site.describe("i0 i1 o0")
     reference.keep_transposed(site)
     reference.keep_shape(site)
@@ -224,7 +226,7 @@ def _batch_matmul(site: Site, *, mve: bool) -> None:
         site.scratch(4 * site.shape("o0")[-1])
 
 
-def _lstm(site: Site) -> None:
+def _lstm(site: KernelSite) -> None:
     size, batch = reference.describe_lstm(site)
     dtype = site.dtype("i0")
     is_integer = dtype in ("int8", "int16") and site.dtype("i19") == "int16"
@@ -235,22 +237,26 @@ def _lstm(site: Site) -> None:
         site.scratch(batch * size * (2 if site.dtype("i19") == "int16" else 4))
 
 
-def _table(*, mve: bool) -> Mapping[str, Kernel]:
+def _table(*, mve: bool) -> Mapping[str, RuntimeKernel]:
     return {
-        "AVERAGE_POOL_2D": Kernel("8i i", partial(_average_pool, mve=mve)),
-        "BATCH_MATMUL": Kernel("[3p 3b] 4i i", partial(_batch_matmul, mve=mve)),
-        "CONV_2D": Kernel(f"[{CONV}] i", partial(_conv, mve=mve)),
-        "DEPTHWISE_CONV_2D": Kernel(f"[{CONV}] i", partial(_depthwise_conv, mve=mve)),
-        "FULLY_CONNECTED": Kernel("[9i 2p b ?2i] 2i p 3i", partial(_fully_connected, mve=mve)),
-        "MAX_POOL_2D": Kernel("8i i", "i0 o0"),
-        "SOFTMAX": Kernel("[d 7i 5p] 2i", reference.KERNELS["SOFTMAX"].prepare),
-        "SVDF": Kernel("9i p", partial(_svdf, mve=mve)),
-        "TRANSPOSE_CONV": Kernel("[b 8h 9i] 3i 2p", partial(_transpose_conv, mve=mve)),
-        "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(f"[{reference.LSTM}] [15i {4 * _GATE}]", _lstm),
+        "AVERAGE_POOL_2D": RuntimeKernel("8i i", partial(_average_pool, mve=mve)),
+        "BATCH_MATMUL": RuntimeKernel("[3p 3b] 4i i", partial(_batch_matmul, mve=mve)),
+        "CONV_2D": RuntimeKernel(f"[{CONV}] i", partial(_conv, mve=mve)),
+        "DEPTHWISE_CONV_2D": RuntimeKernel(f"[{CONV}] i", partial(_depthwise_conv, mve=mve)),
+        "FULLY_CONNECTED": RuntimeKernel(
+            "[9i 2p b ?2i] 2i p 3i", partial(_fully_connected, mve=mve)
+        ),
+        "MAX_POOL_2D": RuntimeKernel("8i i", "i0 o0"),
+        "SOFTMAX": RuntimeKernel("[d 7i 5p] 2i", reference.KERNELS["SOFTMAX"].prepare),
+        "SVDF": RuntimeKernel("9i p", partial(_svdf, mve=mve)),
+        "TRANSPOSE_CONV": RuntimeKernel("[b 8h 9i] 3i 2p", partial(_transpose_conv, mve=mve)),
+        "UNIDIRECTIONAL_SEQUENCE_LSTM": RuntimeKernel(
+            f"[{reference.LSTM}] [15i {4 * _GATE}]", _lstm
+        ),
     }
 
 
-CMSIS_NN: Final[Mapping[str, Kernel]] = _table(mve=False)
+CMSIS_NN: Final[Mapping[str, RuntimeKernel]] = _table(mve=False)
 """Kernels that differ from the reference kernels, with the DSP extension."""
-CMSIS_NN_MVE: Final[Mapping[str, Kernel]] = _table(mve=True)
+CMSIS_NN_MVE: Final[Mapping[str, RuntimeKernel]] = _table(mve=True)
 """Kernels that differ from the reference kernels, with the vector extension."""

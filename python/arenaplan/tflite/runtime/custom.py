@@ -11,7 +11,7 @@ from math import prod
 from typing import Final
 
 from arenaplan.tflite.runtime.flex import numbers
-from arenaplan.tflite.runtime.kernels import Kernel, Preparation, Site
+from arenaplan.tflite.runtime.kernels import KernelSite, Preparation, RuntimeKernel
 from arenaplan.tflite.runtime.struct_layout import struct
 
 _CIRCULAR_BUFFER: Final = "3p 2i p"
@@ -21,31 +21,31 @@ _MOST_VECTORS: Final = 1 << 16
 """Most vectors for which a kernel keeps buffers; more means a damaged file."""
 
 
-def _option(site: Site, name: str, default: int = 0) -> int:
+def _option(site: KernelSite, name: str, default: int = 0) -> int:
     return int(numbers(site.operator.custom_options).get(name, default))
 
 
 def _channels(size: int, more: int = 0) -> Preparation:
     """Return the request for kernels that keep a number of ``size`` bytes per channel."""
 
-    def initialize(site: Site) -> None:
+    def initialize(site: KernelSite) -> None:
         site.keep(size * (_option(site, "num_channels") + more))
 
     return initialize
 
 
-def _transform(site: Site) -> None:
+def _transform(site: KernelSite) -> None:
     """Keep a real Fourier transform's twiddle factors."""
     site.keep(_factors(site))
 
 
-def _inverse(site: Site) -> None:
+def _inverse(site: KernelSite) -> None:
     """Keep the factors; for floats, also the result's length."""
     is_float = site.dtype("i0") == "float32"
     site.keep(_factors(site) + (struct("i p", site.pointer).size if is_float else 0))
 
 
-def _factors(site: Site) -> int:
+def _factors(site: KernelSite) -> int:
     """Return the bytes for the twiddle factors, two numbers each."""
     half = _option(site, "fft_length") // 2
     pair = 4 if site.dtype("i0") == "int16" else 8
@@ -53,19 +53,19 @@ def _factors(site: Site) -> int:
     return struct("3p", site.pointer).size + inner + pair * (half * 3 // 2)
 
 
-def _forward(site: Site) -> None:
+def _forward(site: KernelSite) -> None:
     site.describe("i0 o0")
     width = 2 if site.dtype("i0") == "int16" else 4
     site.scratch(width * _option(site, "fft_length"))
 
 
-def _ring(site: Site, capacity: int) -> None:
+def _ring(site: KernelSite, capacity: int) -> None:
     """Keep a circular buffer of 16-bit numbers, readable across the end."""
     size = struct(_CIRCULAR_BUFFER, site.pointer).size
     site.keep(size + 2 * 2 * capacity)
 
 
-def _stacker(site: Site) -> None:
+def _stacker(site: KernelSite) -> None:
     context = _option(site, "stacker_left_context") + _option(site, "stacker_right_context")
     _ring(site, _option(site, "num_channels") * (context + 1))
 
@@ -78,20 +78,20 @@ def _outer(shape: Sequence[int]) -> int:
     return count
 
 
-def _rings(site: Site, capacity: int, count: int) -> None:
+def _rings(site: KernelSite, capacity: int, count: int) -> None:
     site.keep(site.pointer // 8 * count)
     site.keep(site.pointer // 8 * count)
     for _ in range(count):
         _ring(site, capacity)
 
 
-def _delay(site: Site) -> None:
+def _delay(site: KernelSite) -> None:
     site.describe("i0 o0")
     *outer, frame = site.shape("i0") or (1,)
     _rings(site, frame + _option(site, "delay_length"), _outer(outer))
 
 
-def _framer(site: Site) -> None:
+def _framer(site: KernelSite) -> None:
     site.describe("i0 o0 o1")
     frame, step = _option(site, "frame_size"), max(1, _option(site, "frame_step"))
     *outer, _ = site.shape("i0") or (1,)
@@ -99,7 +99,7 @@ def _framer(site: Site) -> None:
     _rings(site, capacity, _outer(outer))
 
 
-def _overlap_add(site: Site) -> None:
+def _overlap_add(site: KernelSite) -> None:
     site.describe("i0 o0")
     *outer, _, frame = site.shape("i0")
     width = 2 if site.dtype("i0") == "int16" else 4
@@ -109,7 +109,7 @@ def _overlap_add(site: Site) -> None:
         site.keep(width * frame)
 
 
-def _detections(site: Site) -> None:
+def _detections(site: KernelSite) -> None:
     site.describe("i0 i1 i2")
     boxes = site.shape("i0")[1]
     most = _option(site, "max_detections")
@@ -131,30 +131,32 @@ def _detections(site: Site) -> None:
         site.scratch(size)
 
 
-def _ethos_u(site: Site) -> None:
+def _ethos_u(site: KernelSite) -> None:
     addresses = len(site.operator.inputs) + len(site.operator.outputs)
     site.scratch(8 * addresses)
     site.scratch(site.pointer // 8 * addresses)
     site.describe("i0")
 
 
-CUSTOM: Final[Mapping[str, Kernel]] = {
-    "CIRCULAR_BUFFER": Kernel("2i", "i0 o0"),
-    "SignalDelay": Kernel("3i 2p", _delay),
-    "SignalEnergy": Kernel("2i", "i0 o0"),
-    "SignalFftAutoScale": Kernel("", "i0 o0 o1"),
-    "SignalFilterBank": Kernel("[i 5p 2i] p", "i0 i1 i2 i3 i4 i5 o0", _channels(8, 1)),
-    "SignalFilterBankLog": Kernel("2i", "i0 o0"),
-    "SignalFilterBankSpectralSubtraction": Kernel("[8i b] 2p", "i0 o0 o1", _channels(4)),
-    "SignalFilterBankSquareRoot": Kernel("", "i0 i1 o0"),
-    "SignalFramer": Kernel("4i b 2p", _framer),
-    "SignalIrfft": Kernel("5i p", "i0 o0", _inverse),
-    "SignalOverlapAdd": Kernel("5i p", _overlap_add),
-    "SignalPCAN": Kernel("i", "i0 i1 i2 o0"),
-    "SignalRfft": Kernel("5i p i p", _forward, _transform),
-    "SignalStacker": Kernel("4i 2p b 2p", "i0 o0 o1", _stacker),
-    "SignalWindow": Kernel("2i", "i0 i1 o0"),
-    "TFLite_Detection_PostProcess": Kernel("3i 2i i b 4i 11i 6i", _detections, is_compared=False),
-    "ethos-u": Kernel("3i", _ethos_u, is_compared=False),
+CUSTOM: Final[Mapping[str, RuntimeKernel]] = {
+    "CIRCULAR_BUFFER": RuntimeKernel("2i", "i0 o0"),
+    "SignalDelay": RuntimeKernel("3i 2p", _delay),
+    "SignalEnergy": RuntimeKernel("2i", "i0 o0"),
+    "SignalFftAutoScale": RuntimeKernel("", "i0 o0 o1"),
+    "SignalFilterBank": RuntimeKernel("[i 5p 2i] p", "i0 i1 i2 i3 i4 i5 o0", _channels(8, 1)),
+    "SignalFilterBankLog": RuntimeKernel("2i", "i0 o0"),
+    "SignalFilterBankSpectralSubtraction": RuntimeKernel("[8i b] 2p", "i0 o0 o1", _channels(4)),
+    "SignalFilterBankSquareRoot": RuntimeKernel("", "i0 i1 o0"),
+    "SignalFramer": RuntimeKernel("4i b 2p", _framer),
+    "SignalIrfft": RuntimeKernel("5i p", "i0 o0", _inverse),
+    "SignalOverlapAdd": RuntimeKernel("5i p", _overlap_add),
+    "SignalPCAN": RuntimeKernel("i", "i0 i1 i2 o0"),
+    "SignalRfft": RuntimeKernel("5i p i p", _forward, _transform),
+    "SignalStacker": RuntimeKernel("4i 2p b 2p", "i0 o0 o1", _stacker),
+    "SignalWindow": RuntimeKernel("2i", "i0 i1 o0"),
+    "TFLite_Detection_PostProcess": RuntimeKernel(
+        "3i 2i i b 4i 11i 6i", _detections, is_compared=False
+    ),
+    "ethos-u": RuntimeKernel("3i", _ethos_u, is_compared=False),
 }
 """Custom kernels, by operator name."""

@@ -14,8 +14,8 @@ from math import prod
 from typing import Final
 
 from arenaplan.tflite.runtime import kernels as reference
-from arenaplan.tflite.runtime.cmsis import CONV, Window, window_of
-from arenaplan.tflite.runtime.kernels import Kernel, Site
+from arenaplan.tflite.runtime.cmsis import CONV, ConvolutionWindow, window_of
+from arenaplan.tflite.runtime.kernels import KernelSite, RuntimeKernel
 
 _MARGIN: Final = 64
 """Bytes for alignment, and for loads before and after a convolution's memory."""
@@ -32,7 +32,7 @@ def _up(number: int, unit: int) -> int:
     return -(-number // unit) * unit
 
 
-def _excess(site: Site, window: Window) -> tuple[int, int]:
+def _excess(site: KernelSite, window: ConvolutionWindow) -> tuple[int, int]:
     """Return columns and rows under windows behind the image."""
     _, height, width, _ = site.shape("i0")
     _, made_height, made_width, _ = site.shape("o0")
@@ -43,7 +43,7 @@ def _excess(site: Site, window: Window) -> tuple[int, int]:
     )
 
 
-def conv_bytes(site: Site) -> int:
+def conv_bytes(site: KernelSite) -> int:
     """Return a byte convolution's scratch memory."""
     window = window_of(site, (4, 5))
     _, height, width, depth = site.shape("i0")
@@ -66,7 +66,7 @@ def conv_bytes(site: Site) -> int:
     return image + filters + edges + _MARGIN + 4 * made
 
 
-def depthwise_bytes(site: Site) -> int:
+def depthwise_bytes(site: KernelSite) -> int:
     """Return a byte depthwise convolution's scratch memory."""
     options = site.operator.options
     factor = max(1, options.number(3, "i", 1)) if options else 1
@@ -91,7 +91,7 @@ def depthwise_bytes(site: Site) -> int:
     return at + 3 * 4 * padded + 16
 
 
-def _three_by_three(site: Site, filters: int) -> int:
+def _three_by_three(site: KernelSite, filters: int) -> int:
     """Return the scratch memory for windows of three by three, at more than eight channels."""
     window = window_of(site, (5, 6))
     _, height, width, depth = site.shape("i0")
@@ -108,26 +108,26 @@ def _three_by_three(site: Site, filters: int) -> int:
     return filters + (image if image <= _LARGEST_IMAGE else (width + columns) * 3 * depth) + 16
 
 
-def _softmax_bytes(site: Site) -> int:
+def _softmax_bytes(site: KernelSite) -> int:
     """Return the scratch memory for the second dimension, which the kernel takes for the row."""
     shape = site.shape("i0")
     return 4 * shape[1] if site.dtype("o0") == "int8" and len(shape) > 1 else 0
 
 
-def _kernel(name: str, data: str, scratch: Callable[[Site], int]) -> Kernel:
+def _kernel(name: str, data: str, scratch: Callable[[KernelSite], int]) -> RuntimeKernel:
     """Return the reference kernel with scratch memory for bytes."""
     prepared = reference.KERNELS[name].prepare
 
-    def prepare(site: Site) -> None:
+    def prepare(site: KernelSite) -> None:
         if callable(prepared):
             prepared(site)
         if site.dtype("i0") == "int8" and (amount := scratch(site)) > 0:
             site.scratch(amount)
 
-    return Kernel(data, prepare, is_compared=False)
+    return RuntimeKernel(data, prepare, is_compared=False)
 
 
-ESP_NN: Final[Mapping[str, Kernel]] = {
+ESP_NN: Final[Mapping[str, RuntimeKernel]] = {
     "CONV_2D": _kernel("CONV_2D", f"[{CONV}] i", conv_bytes),
     "DEPTHWISE_CONV_2D": _kernel("DEPTHWISE_CONV_2D", f"[{CONV}] i", depthwise_bytes),
     "SOFTMAX": _kernel("SOFTMAX", "[d 7i 5p] i", _softmax_bytes),

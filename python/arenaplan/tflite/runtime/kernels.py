@@ -17,7 +17,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from arenaplan.graph.ops import BITS
 from arenaplan.tflite.reader.schema import DTYPES
-from arenaplan.tflite.reader.tflite_model import Model, Operator, Tensor
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator, TfliteTensor
 from arenaplan.tflite.runtime.struct_layout import struct
 from arenaplan.tflite.runtime.structures import EVAL_TENSOR
 
@@ -26,7 +26,7 @@ _MOST: Final = 2**31 - 1
 """Largest request, in bytes."""
 
 
-class Request(NamedTuple):
+class KernelRequest(NamedTuple):
     """A kernel's request; requests are in order."""
 
     kind: Literal["keep", "scratch", "describe", "temporary"]
@@ -39,15 +39,15 @@ class Request(NamedTuple):
 
 
 @dataclass(slots=True)
-class Site:
+class KernelSite:
     """A model's operator, and the requests of its kernel so far."""
 
-    model: Model
+    model: TfliteModel
     subgraph: int
-    operator: Operator
+    operator: TfliteOperator
     pointer: int
     compression: bool
-    requests: list[Request] = field(default_factory=list)
+    requests: list[KernelRequest] = field(default_factory=list)
 
     def tensor(self, place: str) -> int | None:
         """Return the tensor at a place: ``i0`` is the first input, ``o0`` the first output."""
@@ -59,7 +59,7 @@ class Site:
         index = int(place[1:])
         return operands[index] if index < len(operands) else None
 
-    def get(self, place: str) -> Tensor:
+    def get(self, place: str) -> TfliteTensor:
         """Return a tensor that the kernel needs."""
         index = self.tensor(place)
         if index is None:
@@ -91,7 +91,7 @@ class Site:
 
     def keep(self, amount: int) -> None:
         """Ask for bytes for good."""
-        self.requests.append(Request("keep", _checked(amount)))
+        self.requests.append(KernelRequest("keep", _checked(amount)))
 
     def keep_struct(self, layout: str) -> None:
         """Ask for a structure for good."""
@@ -99,7 +99,7 @@ class Site:
 
     def scratch(self, amount: int) -> None:
         """Ask for bytes during each run."""
-        self.requests.append(Request("scratch", _checked(amount)))
+        self.requests.append(KernelRequest("scratch", _checked(amount)))
 
     def describe(self, places: str) -> None:
         """Request descriptions for the tensors at places, skipping absent tensors."""
@@ -110,7 +110,7 @@ class Site:
                 continue
             index = self.tensor(place)
             if index is not None:
-                self.requests.append(Request("describe", index))
+                self.requests.append(KernelRequest("describe", index))
 
 
 def _checked(amount: int) -> int:
@@ -120,19 +120,19 @@ def _checked(amount: int) -> int:
     return amount
 
 
-Preparation: TypeAlias = Callable[[Site], None]
+Preparation: TypeAlias = Callable[[KernelSite], None]
 
 
 class Requests(NamedTuple):
     """A kernel's requests, in order."""
 
-    initial: tuple[Request, ...]
+    initial: tuple[KernelRequest, ...]
     """On initialization."""
-    prepared: tuple[Request, ...]
+    prepared: tuple[KernelRequest, ...]
     """On preparation."""
 
 
-class Kernel(NamedTuple):
+class RuntimeKernel(NamedTuple):
     """A kernel's requests."""
 
     data: str
@@ -148,39 +148,39 @@ class Kernel(NamedTuple):
 # -- kernels that ask for more than descriptions --------------------------------------------------
 
 
-def keep_channels(site: Site, count: int) -> None:
+def keep_channels(site: KernelSite, count: int) -> None:
     """Keep a multiplier and a shift per channel."""
     site.keep(4 * count)
     site.keep(4 * count)
 
 
-def _conv(site: Site) -> None:
+def _conv(site: KernelSite) -> None:
     site.describe("o0 i0 i1")
     keep_channels(site, site.shape("i1")[0])
     site.describe("i0 i1 i2 o0")
     _unpacked(site)
 
 
-def _depthwise_conv(site: Site) -> None:
+def _depthwise_conv(site: KernelSite) -> None:
     site.describe("o0 i0 i1")
     keep_channels(site, site.shape("i1")[3])
     _unpacked(site)
     site.describe("i0 i1 i2 o0")
 
 
-def _unpacked(site: Site) -> None:
+def _unpacked(site: KernelSite) -> None:
     """Unpack 4-bit weights into bytes."""
     if site.dtype("i1") == "int4":
         site.scratch(site.count("i1"))
 
 
-def _fully_connected(site: Site) -> None:
+def _fully_connected(site: KernelSite) -> None:
     site.describe("i0 i1 i2 o0")
     _unpacked(site)
     keep_fully_connected(site)
 
 
-def keep_fully_connected(site: Site) -> None:
+def keep_fully_connected(site: KernelSite) -> None:
     """Keep multipliers and shifts for weights with a scale per channel."""
     if site.dtype("i0") == "float32":
         return
@@ -189,7 +189,7 @@ def keep_fully_connected(site: Site) -> None:
         keep_channels(site, len(quantization.scale))
 
 
-def _transpose_conv(site: Site) -> None:
+def _transpose_conv(site: KernelSite) -> None:
     site.describe("o0 i2 i1")
     keep_channels(site, site.shape("i1")[0])
     dtype = site.dtype("i2")
@@ -201,7 +201,7 @@ def _transpose_conv(site: Site) -> None:
             site.scratch(8 * site.count("i3"))
 
 
-def prepare_svdf(site: Site) -> None:
+def prepare_svdf(site: KernelSite) -> None:
     """Request memory for a run's products."""
     site.describe("i0 i1 i2 i3 i4 o0")
     batch, filters = site.shape("i0")[0], site.shape("i1")[0]
@@ -210,7 +210,7 @@ def prepare_svdf(site: Site) -> None:
         site.scratch(4 * batch * site.shape("o0")[1])
 
 
-def _batch_matmul(site: Site) -> None:
+def _batch_matmul(site: KernelSite) -> None:
     site.describe("i0 i1 o0")
     if site.dtype("i0") in _INTS:
         site.keep_struct("7i")
@@ -218,7 +218,7 @@ def _batch_matmul(site: Site) -> None:
     keep_shape(site)
 
 
-def keep_transposed(site: Site) -> None:
+def keep_transposed(site: KernelSite) -> None:
     """Keep matrices that the kernel transposes."""
     options = site.operator.options
     is_first = bool(options.number(0, "B")) if options else False
@@ -230,26 +230,26 @@ def keep_transposed(site: Site) -> None:
             site.keep(site.count(place) * BITS[site.dtype(place)] // 8)
 
 
-def keep_shape(site: Site) -> None:
+def keep_shape(site: KernelSite) -> None:
     """Keep a copy of the result's shape, which the kernel may change."""
     site.keep(4 * (1 + len(site.shape("o0"))))
 
 
 def _with_own_shape(places: str) -> Preparation:
-    def prepare(site: Site) -> None:
+    def prepare(site: KernelSite) -> None:
         site.describe(places)
         keep_shape(site)
 
     return prepare
 
 
-def _lstm(site: Site) -> None:
+def _lstm(site: KernelSite) -> None:
     size, batch = describe_lstm(site)
     for _ in range(4):
         site.scratch(batch * size * BITS[site.dtype("i19")] // 8)
 
 
-def describe_lstm(site: Site) -> Sequence[int]:
+def describe_lstm(site: KernelSite) -> Sequence[int]:
     """Describe all LSTM tensors; return the state size and the batch size."""
     site.describe(" ".join(f"i{index}" for index in range(24)) + " o0")
     options = site.operator.options
@@ -257,19 +257,19 @@ def describe_lstm(site: Site) -> Sequence[int]:
     return site.shape("i18")[1], site.shape("i0")[1 if is_time_major else 0]
 
 
-def _reduce_extreme(site: Site) -> None:
+def _reduce_extreme(site: KernelSite) -> None:
     _describe_reduction(site)
     site.scratch(4 * len(site.shape("i0")))
     site.scratch(4 * site.count("i1"))
 
 
-def _describe_reduction(site: Site) -> None:
+def _describe_reduction(site: KernelSite) -> None:
     """Describe the tensors twice, as the kernels do; the result again for bytes only."""
     site.describe("i0 o0 i1")
     site.describe("i0 i1 o0" if site.dtype("i0") == "int8" else "i0 i1")
 
 
-def _reduce_sum(site: Site) -> None:
+def _reduce_sum(site: KernelSite) -> None:
     _describe_reduction(site)
     if site.dtype("i0") in _INTS:
         site.scratch(4 * site.count("o0"))
@@ -277,7 +277,7 @@ def _reduce_sum(site: Site) -> None:
     site.scratch(4 * site.count("i1"))
 
 
-def _softmax(site: Site) -> None:
+def _softmax(site: KernelSite) -> None:
     site.describe("i0 o0")
     if site.dtype("i0") == "int16":
         # Tables with 513 exponentials and 513 reciprocals.
@@ -285,13 +285,13 @@ def _softmax(site: Site) -> None:
         site.keep(2 * 513)
 
 
-def _log_softmax(site: Site) -> None:
+def _log_softmax(site: KernelSite) -> None:
     site.describe("i0 o0")
     if site.dtype("i0") == "int8":
         site.keep_struct("5i 2p")
 
 
-def _add_n(site: Site) -> None:
+def _add_n(site: KernelSite) -> None:
     site.describe("i0 o0")
     count = len(site.operator.inputs)
     for index in range(1, count):
@@ -301,29 +301,29 @@ def _add_n(site: Site) -> None:
     site.scratch(site.pointer // 8 * count)
 
 
-def _mirror_pad(site: Site) -> None:
+def _mirror_pad(site: KernelSite) -> None:
     site.describe("i0 i1 o0")
     for _ in range(2):
         site.scratch(4 * len(site.shape("i0")))
 
 
-def _cumsum(site: Site) -> None:
+def _cumsum(site: KernelSite) -> None:
     site.describe("i0 i1 o0")
     if site.dtype("o0") == "int8":
         site.keep_struct("9i")
 
 
-def _embedding_lookup(site: Site) -> None:
+def _embedding_lookup(site: KernelSite) -> None:
     site.describe("i0 i1 o0")
     keep_shape(site)
     site.keep_struct("i p")
 
 
-def _concatenation(site: Site) -> None:
+def _concatenation(site: KernelSite) -> None:
     site.describe("i0 o0 i*")
 
 
-def _reshape(site: Site) -> None:
+def _reshape(site: KernelSite) -> None:
     site.describe("i0 o0")
     shape = site.get("o0").shape or ()
     if -1 in shape:
@@ -335,112 +335,112 @@ _PRODUCTS: Final = "[9i 3b]"
 LSTM: Final = f"[b 4i] [i h i] i {8 * _PRODUCTS} [{3 * _ARITHMETIC}] 4i"
 """Kernel data of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
 
-KERNELS: Final[Mapping[str, Kernel]] = {
-    "ABS": Kernel("4i b 2i", "i0 o0"),
-    "ADD": Kernel("b 14i", "i0 i1 o0"),
-    "ADD_N": Kernel("", _add_n),
-    "ARG_MAX": Kernel("", ""),
-    "ARG_MIN": Kernel("", ""),
-    "ASSIGN_VARIABLE": Kernel("?i", "i1"),
-    "AVERAGE_POOL_2D": Kernel("8i", "i0 o0"),
-    "BATCH_MATMUL": Kernel("3p 3b", _batch_matmul),
-    "BATCH_TO_SPACE_ND": Kernel("", "i0 o0"),
-    "BROADCAST_ARGS": Kernel("", "i0 i1 o0"),
-    "BROADCAST_TO": Kernel("", "i0 i1 o0"),
-    "CALL_ONCE": Kernel("i b", ""),
-    "CAST": Kernel("", "i0 o0"),
-    "CEIL": Kernel("", "i0 o0"),
-    "CONCATENATION": Kernel("i 2p 3i ?10i", _concatenation),
-    "CONV_2D": Kernel("9i 2p 3i ?2i", _conv),
-    "COS": Kernel("", "i0 o0"),
-    "CUMSUM": Kernel("", _cumsum),
-    "DEPTHWISE_CONV_2D": Kernel("9i 2p 3i ?2i", _depthwise_conv),
-    "DEPTH_TO_SPACE": Kernel("", _with_own_shape("i0 o0")),
-    "DEQUANTIZE": Kernel("[d i] 3i", "i0 o0"),
-    "DIV": Kernel("7i", "i0 i1 o0"),
-    "DYNAMIC_UPDATE_SLICE": Kernel("", "i0 i1 i2 o0"),
-    "ELU": Kernel("256b", "i0 o0"),
-    "EMBEDDING_LOOKUP": Kernel("", _embedding_lookup),
-    "EQUAL": Kernel("7i b", "i0 i1"),
-    "EXP": Kernel("", "i0 o0"),
-    "EXPAND_DIMS": Kernel("", "i0 i1 o0"),
-    "FILL": Kernel("", "i0 i1 o0"),
-    "FLOOR": Kernel("", ""),
-    "FLOOR_DIV": Kernel("", "i0 i1 o0"),
-    "FLOOR_MOD": Kernel("", "i0 i1 o0"),
-    "FULLY_CONNECTED": Kernel("9i 2p b ?2i", _fully_connected),
-    "GATHER": Kernel("", _with_own_shape("i0 i1 o0")),
-    "GATHER_ND": Kernel("", _with_own_shape("i0 i1 o0")),
-    "GREATER": Kernel("7i b", "i0 i1"),
-    "GREATER_EQUAL": Kernel("7i b", "i0 i1"),
-    "HARD_SWISH": Kernel("3h i h i", "i0 o0"),
-    "IF": Kernel("2i", "i0"),
-    "L2_NORMALIZATION": Kernel("i", "i0 o0"),
-    "L2_POOL_2D": Kernel("", _with_own_shape("o0 i0")),
-    "LEAKY_RELU": Kernel("6i", "i0 o0"),
-    "LESS": Kernel("7i b", "i0 i1"),
-    "LESS_EQUAL": Kernel("7i b", "i0 i1"),
-    "LOG": Kernel("", "i0 o0"),
-    "LOGICAL_AND": Kernel("", ""),
-    "LOGICAL_NOT": Kernel("", "i0 o0"),
-    "LOGICAL_OR": Kernel("", ""),
-    "LOGISTIC": Kernel("4i", "i0 o0"),
-    "LOG_SOFTMAX": Kernel("", _log_softmax),
-    "MAXIMUM": Kernel("", ""),
-    "MAX_POOL_2D": Kernel("8i", "i0 o0"),
-    "MEAN": Kernel("11i", _reduce_sum),
-    "MINIMUM": Kernel("", ""),
-    "MIRROR_PAD": Kernel("5i", _mirror_pad),
-    "MUL": Kernel("9i", "i0 i1 o0"),
-    "NEG": Kernel("", ""),
-    "NOT_EQUAL": Kernel("7i b", "i0 i1"),
-    "PACK": Kernel("", ""),
-    "PAD": Kernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
-    "PADV2": Kernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
-    "PRELU": Kernel("7i", "i0 i1 o0"),
-    "QUANTIZE": Kernel("[i d] 3i", "i0 o0"),
-    "READ_VARIABLE": Kernel("", "i0"),
-    "REDUCE_ALL": Kernel("11i", _reduce_extreme),
-    "REDUCE_MAX": Kernel("11i", _reduce_extreme),
-    "REDUCE_MIN": Kernel("11i", _reduce_extreme),
-    "RELU": Kernel("7i", "i0 o0"),
-    "RELU6": Kernel("2i", "i0"),
-    "RESHAPE": Kernel("", _reshape),
-    "RESIZE_BILINEAR": Kernel("", "i0 i1 o0"),
-    "RESIZE_NEAREST_NEIGHBOR": Kernel("", "i0 i1 o0"),
-    "REVERSE_V2": Kernel("", "i0 i1 o0"),
-    "ROUND": Kernel("", "i0 o0"),
-    "RSQRT": Kernel("4i b 2i", "i0 o0"),
-    "SELECT_V2": Kernel("b", "i0 i1 i2 o0"),
-    "SHAPE": Kernel("", ""),
-    "SIN": Kernel("", "i0 o0"),
-    "SLICE": Kernel("", "i0 i1 i2 o0"),
-    "SOFTMAX": Kernel("d 7i 5p", _softmax),
-    "SPACE_TO_BATCH_ND": Kernel("i", "i0 o0"),
-    "SPACE_TO_DEPTH": Kernel("", _with_own_shape("i0 o0")),
-    "SPLIT": Kernel("", "i0"),
-    "SPLIT_V": Kernel("", "i2"),
-    "SQRT": Kernel("", "i0 o0"),
-    "SQUARE": Kernel("", "i0 o0"),
-    "SQUARED_DIFFERENCE": Kernel(f"b {_ARITHMETIC}", "i0 i1 o0"),
-    "SQUEEZE": Kernel("", "i0 o0"),
-    "STRIDED_SLICE": Kernel("b 5i b 5i b 5i 5h b", "i0 i1 i2 i3 o0"),
-    "SUB": Kernel("b 12i", "i0 i1 o0"),
-    "SUM": Kernel("11i", _reduce_sum),
-    "SVDF": Kernel("9i", prepare_svdf),
-    "TANH": Kernel("4i", "i0 i0 o0"),
-    "TRANSPOSE": Kernel("", "i0 i1 o0"),
-    "TRANSPOSE_CONV": Kernel("[b 8h 9i] i ?2i i 2p", _transpose_conv),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": Kernel(LSTM, _lstm),
-    "UNPACK": Kernel("", ""),
-    "VAR_HANDLE": Kernel("i", ""),
-    "WHILE": Kernel("2i", ""),
-    "ZEROS_LIKE": Kernel("", "i0 o0"),
+KERNELS: Final[Mapping[str, RuntimeKernel]] = {
+    "ABS": RuntimeKernel("4i b 2i", "i0 o0"),
+    "ADD": RuntimeKernel("b 14i", "i0 i1 o0"),
+    "ADD_N": RuntimeKernel("", _add_n),
+    "ARG_MAX": RuntimeKernel("", ""),
+    "ARG_MIN": RuntimeKernel("", ""),
+    "ASSIGN_VARIABLE": RuntimeKernel("?i", "i1"),
+    "AVERAGE_POOL_2D": RuntimeKernel("8i", "i0 o0"),
+    "BATCH_MATMUL": RuntimeKernel("3p 3b", _batch_matmul),
+    "BATCH_TO_SPACE_ND": RuntimeKernel("", "i0 o0"),
+    "BROADCAST_ARGS": RuntimeKernel("", "i0 i1 o0"),
+    "BROADCAST_TO": RuntimeKernel("", "i0 i1 o0"),
+    "CALL_ONCE": RuntimeKernel("i b", ""),
+    "CAST": RuntimeKernel("", "i0 o0"),
+    "CEIL": RuntimeKernel("", "i0 o0"),
+    "CONCATENATION": RuntimeKernel("i 2p 3i ?10i", _concatenation),
+    "CONV_2D": RuntimeKernel("9i 2p 3i ?2i", _conv),
+    "COS": RuntimeKernel("", "i0 o0"),
+    "CUMSUM": RuntimeKernel("", _cumsum),
+    "DEPTHWISE_CONV_2D": RuntimeKernel("9i 2p 3i ?2i", _depthwise_conv),
+    "DEPTH_TO_SPACE": RuntimeKernel("", _with_own_shape("i0 o0")),
+    "DEQUANTIZE": RuntimeKernel("[d i] 3i", "i0 o0"),
+    "DIV": RuntimeKernel("7i", "i0 i1 o0"),
+    "DYNAMIC_UPDATE_SLICE": RuntimeKernel("", "i0 i1 i2 o0"),
+    "ELU": RuntimeKernel("256b", "i0 o0"),
+    "EMBEDDING_LOOKUP": RuntimeKernel("", _embedding_lookup),
+    "EQUAL": RuntimeKernel("7i b", "i0 i1"),
+    "EXP": RuntimeKernel("", "i0 o0"),
+    "EXPAND_DIMS": RuntimeKernel("", "i0 i1 o0"),
+    "FILL": RuntimeKernel("", "i0 i1 o0"),
+    "FLOOR": RuntimeKernel("", ""),
+    "FLOOR_DIV": RuntimeKernel("", "i0 i1 o0"),
+    "FLOOR_MOD": RuntimeKernel("", "i0 i1 o0"),
+    "FULLY_CONNECTED": RuntimeKernel("9i 2p b ?2i", _fully_connected),
+    "GATHER": RuntimeKernel("", _with_own_shape("i0 i1 o0")),
+    "GATHER_ND": RuntimeKernel("", _with_own_shape("i0 i1 o0")),
+    "GREATER": RuntimeKernel("7i b", "i0 i1"),
+    "GREATER_EQUAL": RuntimeKernel("7i b", "i0 i1"),
+    "HARD_SWISH": RuntimeKernel("3h i h i", "i0 o0"),
+    "IF": RuntimeKernel("2i", "i0"),
+    "L2_NORMALIZATION": RuntimeKernel("i", "i0 o0"),
+    "L2_POOL_2D": RuntimeKernel("", _with_own_shape("o0 i0")),
+    "LEAKY_RELU": RuntimeKernel("6i", "i0 o0"),
+    "LESS": RuntimeKernel("7i b", "i0 i1"),
+    "LESS_EQUAL": RuntimeKernel("7i b", "i0 i1"),
+    "LOG": RuntimeKernel("", "i0 o0"),
+    "LOGICAL_AND": RuntimeKernel("", ""),
+    "LOGICAL_NOT": RuntimeKernel("", "i0 o0"),
+    "LOGICAL_OR": RuntimeKernel("", ""),
+    "LOGISTIC": RuntimeKernel("4i", "i0 o0"),
+    "LOG_SOFTMAX": RuntimeKernel("", _log_softmax),
+    "MAXIMUM": RuntimeKernel("", ""),
+    "MAX_POOL_2D": RuntimeKernel("8i", "i0 o0"),
+    "MEAN": RuntimeKernel("11i", _reduce_sum),
+    "MINIMUM": RuntimeKernel("", ""),
+    "MIRROR_PAD": RuntimeKernel("5i", _mirror_pad),
+    "MUL": RuntimeKernel("9i", "i0 i1 o0"),
+    "NEG": RuntimeKernel("", ""),
+    "NOT_EQUAL": RuntimeKernel("7i b", "i0 i1"),
+    "PACK": RuntimeKernel("", ""),
+    "PAD": RuntimeKernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
+    "PADV2": RuntimeKernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
+    "PRELU": RuntimeKernel("7i", "i0 i1 o0"),
+    "QUANTIZE": RuntimeKernel("[i d] 3i", "i0 o0"),
+    "READ_VARIABLE": RuntimeKernel("", "i0"),
+    "REDUCE_ALL": RuntimeKernel("11i", _reduce_extreme),
+    "REDUCE_MAX": RuntimeKernel("11i", _reduce_extreme),
+    "REDUCE_MIN": RuntimeKernel("11i", _reduce_extreme),
+    "RELU": RuntimeKernel("7i", "i0 o0"),
+    "RELU6": RuntimeKernel("2i", "i0"),
+    "RESHAPE": RuntimeKernel("", _reshape),
+    "RESIZE_BILINEAR": RuntimeKernel("", "i0 i1 o0"),
+    "RESIZE_NEAREST_NEIGHBOR": RuntimeKernel("", "i0 i1 o0"),
+    "REVERSE_V2": RuntimeKernel("", "i0 i1 o0"),
+    "ROUND": RuntimeKernel("", "i0 o0"),
+    "RSQRT": RuntimeKernel("4i b 2i", "i0 o0"),
+    "SELECT_V2": RuntimeKernel("b", "i0 i1 i2 o0"),
+    "SHAPE": RuntimeKernel("", ""),
+    "SIN": RuntimeKernel("", "i0 o0"),
+    "SLICE": RuntimeKernel("", "i0 i1 i2 o0"),
+    "SOFTMAX": RuntimeKernel("d 7i 5p", _softmax),
+    "SPACE_TO_BATCH_ND": RuntimeKernel("i", "i0 o0"),
+    "SPACE_TO_DEPTH": RuntimeKernel("", _with_own_shape("i0 o0")),
+    "SPLIT": RuntimeKernel("", "i0"),
+    "SPLIT_V": RuntimeKernel("", "i2"),
+    "SQRT": RuntimeKernel("", "i0 o0"),
+    "SQUARE": RuntimeKernel("", "i0 o0"),
+    "SQUARED_DIFFERENCE": RuntimeKernel(f"b {_ARITHMETIC}", "i0 i1 o0"),
+    "SQUEEZE": RuntimeKernel("", "i0 o0"),
+    "STRIDED_SLICE": RuntimeKernel("b 5i b 5i b 5i 5h b", "i0 i1 i2 i3 o0"),
+    "SUB": RuntimeKernel("b 12i", "i0 i1 o0"),
+    "SUM": RuntimeKernel("11i", _reduce_sum),
+    "SVDF": RuntimeKernel("9i", prepare_svdf),
+    "TANH": RuntimeKernel("4i", "i0 i0 o0"),
+    "TRANSPOSE": RuntimeKernel("", "i0 i1 o0"),
+    "TRANSPOSE_CONV": RuntimeKernel("[b 8h 9i] i ?2i i 2p", _transpose_conv),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": RuntimeKernel(LSTM, _lstm),
+    "UNPACK": RuntimeKernel("", ""),
+    "VAR_HANDLE": RuntimeKernel("i", ""),
+    "WHILE": RuntimeKernel("2i", ""),
+    "ZEROS_LIKE": RuntimeKernel("", "i0 o0"),
 }
 """The reference kernels, by operator name."""
 
 
-def requests_of(kernel: Kernel, site: Site) -> Requests | None:
+def requests_of(kernel: RuntimeKernel, site: KernelSite) -> Requests | None:
     """Return a kernel's requests at a site; ``None`` if the operator lacks a required operand."""
     try:
         if kernel.data and struct(kernel.data, site.pointer, compression=site.compression).size:

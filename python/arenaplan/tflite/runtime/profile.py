@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from arenaplan.base.errors import fault
 from arenaplan.base.quoting import quoted
-from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.reader.tflite_model import TfliteModel
 from arenaplan.tflite.runtime.operator_costs import OperatorCost
 
 SCHEMA: Final = "arenaplan/tflm-profile/1"
@@ -56,7 +56,7 @@ class Profile:
     operators: tuple[OperatorProfile, ...]
     """Per operator in every subgraph, in order."""
 
-    def costs_of(self, model: Model) -> tuple[OperatorCost, ...]:
+    def costs_of(self, model: TfliteModel) -> tuple[OperatorCost, ...]:
         """
         Return the costs of a model's operators.
 

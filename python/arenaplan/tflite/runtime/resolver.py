@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from arenaplan.tflite.reader.tflite_model import Model
+from arenaplan.tflite.reader.tflite_model import TfliteModel
 
 
-def operators_of(model: Model) -> tuple[str, ...]:
+def operators_of(model: TfliteModel) -> tuple[str, ...]:
     """Return the operators in all subgraphs, each once, in file order."""
     names = (operator.name for graph in model.subgraphs for operator in graph.operators)
     return tuple(dict.fromkeys(names))
 
 
-def added_operators(original: Model, rewritten: Model) -> tuple[str, ...]:
+def added_operators(original: TfliteModel, rewritten: TfliteModel) -> tuple[str, ...]:
     """
     Return the operators in ``rewritten`` that a resolver for ``original`` lacks.
 

@@ -15,11 +15,18 @@ from typing import Final
 from arenaplan.base.errors import UnsupportedModel
 from arenaplan.graph.ops import BITS, Operands, effects_of, lookup
 from arenaplan.graph.sizes import checked_bytes
-from arenaplan.tflite.reader.tflite_model import Model, Operator
-from arenaplan.tflite.reader.tflite_operators import OPERATORS, Op, Operand
-from arenaplan.tflite.reader.tflite_tensors import Shapes, array, dtype_of, unique_names
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
+from arenaplan.tflite.reader.tflite_operators import OPERATORS, TfliteOp, TfliteOperand
+from arenaplan.tflite.reader.tflite_tensors import SubgraphShapes, array, dtype_of, unique_names
 from arenaplan.tflite.reader.timeline import timeline_of
-from arenaplan.tflite.rewrite.tensor_groups import UNIT, Copy, Layout, Lead, Read, Use
+from arenaplan.tflite.rewrite.tensor_groups import (
+    UNIT,
+    GroupLayout,
+    GroupRead,
+    Lead,
+    OperandCopy,
+    Use,
+)
 from arenaplan.tflite.runtime.aliases import ROWS, row_of
 
 IDEMPOTENT: Final[Mapping[str, str]] = {
@@ -54,7 +61,7 @@ Kernels in other sets may not, because they compute several pixels at a time or 
 """
 
 
-def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> Layout:
+def layout_of(model: TfliteModel, *, shares: bool = False, overlap: bool = False) -> GroupLayout:
     """
     Return the memory of a main subgraph's steps.
 
@@ -62,7 +69,7 @@ def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> L
 
     Parameters
     ----------
-    model : Model
+    model : TfliteModel
         The model.
     shares : bool, default False
         Whether elementwise results may be at an operand's address.
@@ -92,9 +99,9 @@ def layout_of(model: Model, *, shares: bool = False, overlap: bool = False) -> L
     unread = [t for t in range(len(boxes)) if boxes[t] and not _is_made(t, uses)]
     if unread:
         raise UnsupportedModel(f"nothing writes tensor {unread[0]}, which has memory")
-    results = tuple(Read(t, 0, boxes[t]) for t in dict.fromkeys(main.outputs) if boxes[t])
+    results = tuple(GroupRead(t, 0, boxes[t]) for t in dict.fromkeys(main.outputs) if boxes[t])
     uses.append(Use(results, ()))
-    return Layout(tuple(boxes), tuple(uses))
+    return GroupLayout(tuple(boxes), tuple(uses))
 
 
 def _is_made(tensor: int, uses: list[Use]) -> bool:
@@ -102,11 +109,11 @@ def _is_made(tensor: int, uses: list[Use]) -> bool:
     return any(tensor in use.writes for use in uses)
 
 
-def _operands(model: Model) -> list[Operand]:
+def _operands(model: TfliteModel) -> list[TfliteOperand]:
     """Return the facts about all tensors for the rules of effects."""
     main = model.subgraphs[0]
     names = unique_names(main)
-    shapes = Shapes(main, names, None)
+    shapes = SubgraphShapes(main, names, None)
     found = []
     for index, tensor in enumerate(main.tensors):
         shape, dtype = shapes.of(index), dtype_of(tensor, names[index])
@@ -118,20 +125,22 @@ def _operands(model: Model) -> list[Operand]:
             if data is not None and data.dtype.kind in "iu":
                 numbers = tuple(int(number) for number in data.ravel())
         is_fixed = is_constant or tensor.is_variable
-        found.append(Operand(shape, dtype, tensor.quantization, is_fixed, numbers))
+        found.append(TfliteOperand(shape, dtype, tensor.quantization, is_fixed, numbers))
     return found
 
 
-def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overlap: bool) -> Use:
+def _use(
+    operator: TfliteOperator, operands: list[TfliteOperand], boxes: list[int], *, overlap: bool
+) -> Use:
     """Return an operator's memory."""
     inputs = [None if i is None else operands[i] for i in operator.inputs]
     outputs = [None if i is None else operands[i] for i in operator.outputs]
     writes = tuple(dict.fromkeys(i for i in operator.outputs if i is not None and boxes[i]))
-    copies: list[Copy] = []
+    copies: list[OperandCopy] = []
     parts: dict[int, tuple[int, int]] = {}
     is_idempotent = not operator.is_custom and operator.name in IDEMPOTENT
     if is_idempotent:
-        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
         for view in effects_of(known, Operands(inputs, outputs)).views:
             source, target = operator.inputs[view.input], operator.outputs[view.output]
             if source is None or target is None or not boxes[source] or not boxes[target]:
@@ -146,9 +155,9 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
                 size += -size % UNIT  # Both are rounded up by as much.
             if view.offset % UNIT == 0 and size % UNIT == 0:
                 at = (0, view.offset) if is_joined else (view.offset, 0)
-                copies.append(Copy(source, target, *at, size))
+                copies.append(OperandCopy(source, target, *at, size))
     reads = [
-        Read(index, *parts.get(index, (0, boxes[index])))
+        GroupRead(index, *parts.get(index, (0, boxes[index])))
         for index in dict.fromkeys(chain(operator.inputs, operator.intermediates))
         if index is not None and boxes[index]
     ]
@@ -158,7 +167,7 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
     if row is not None and row.way == "element by element" and not is_sequential:
         leads += _exact_leads(operator, operands, boxes)
     if is_sequential:
-        known = lookup(OPERATORS, operator.name, Op(inputs, outputs, operator.options))
+        known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
         effects = effects_of(known, Operands(inputs, outputs))
         pairs = [(p.input, p.output, 0) for p in effects.in_place]
         pairs += [(o.input, o.output, o.distance) for o in effects.overlaps]
@@ -170,7 +179,9 @@ def _use(operator: Operator, operands: list[Operand], boxes: list[int], *, overl
     return Use(tuple(reads), writes, tuple(copies), is_idempotent, tuple(leads))
 
 
-def _exact_leads(operator: Operator, operands: list[Operand], boxes: list[int]) -> Iterator[Lead]:
+def _exact_leads(
+    operator: TfliteOperator, operands: list[TfliteOperand], boxes: list[int]
+) -> Iterator[Lead]:
     """Yield the operands at whose address an operator may write the result."""
     target = operator.outputs[0] if len(operator.outputs) == 1 else None
     if target is None or not boxes[target]:
@@ -184,6 +195,6 @@ def _exact_leads(operator: Operator, operands: list[Operand], boxes: list[int]) 
             yield Lead(source, target, 0, is_exact=True)
 
 
-def _bytes(operand: Operand) -> int:
+def _bytes(operand: TfliteOperand) -> int:
     """Return a tensor's bytes, not rounded."""
     return prod(operand.shape) * max(8, BITS[operand.dtype]) // 8

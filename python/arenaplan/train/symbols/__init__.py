@@ -6,17 +6,17 @@ Models in Python: operators as functions, with inferred shapes, types and effect
 ``ap.train.group``); the graph follows from known input or result shapes.
 """
 
-from arenaplan.formats.onnx.symbol_schema import Argument, Attribute, Schema
+from arenaplan.formats.onnx.symbol_schema import Attribute, Schema, SchemaArgument
 from arenaplan.train.symbols.composer import Operators, find_schema, operator_names, operators
 from arenaplan.train.symbols.inference import Inferred
 from arenaplan.train.symbols.symbol import Symbol, SymbolOperators, group, op, variable
 
 __all__ = [
-    "Argument",
     "Attribute",
     "Inferred",
     "Operators",
     "Schema",
+    "SchemaArgument",
     "Symbol",
     "SymbolOperators",
     "find_schema",

@@ -11,11 +11,11 @@ from onnx import ModelProto, helper, numpy_helper
 from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOperand, UnknownShape
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.onnx.budget import Budget
+from arenaplan.formats.onnx.budget import ImportBudget
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.onnx_work import RANDOM, cost_of
-from arenaplan.formats.onnx.op import DataDependent, Op, Operand
+from arenaplan.formats.onnx.op import DataDependent, OnnxOperand, Op
 from arenaplan.formats.onnx.operators import node_effects
 from arenaplan.formats.onnx.own_operators import OWN
 from arenaplan.formats.onnx.rules import rule_of
@@ -39,7 +39,7 @@ from arenaplan.train.symbols.call import call
 Input: TypeAlias = "ValueId | float | Sequence[Any] | np.ndarray | np.generic | None"
 """A graph value, or a constant's data; ``None`` for an absent operand."""
 
-BUDGET = Budget(ModelProto())
+BUDGET = ImportBudget(ModelProto())
 _FOLDER = Folder(None)
 VERSIONS = {"": VERSION, TRAINING: 1}
 
@@ -70,7 +70,7 @@ def operator_names() -> list[str]:
     return sorted({*(name for _, name in OWN), *standard_names()})
 
 
-class _Variable(Operand):
+class _Variable(OnnxOperand):
     """A state, whose bytes no output takes over."""
 
     __slots__ = ()
@@ -164,11 +164,11 @@ class Operators:
         plain = plain_attributes(schema, attributes, label)
         op = Op(label, schema.name, schema.domain, schema.version, operands, names, plain, BUDGET)
         results = results_of(op, attributes)
-        made: list[Operand | None] = []
+        made: list[OnnxOperand | None] = []
         for output, (shape, dtype) in zip(names, results, strict=False):
             checked_bytes(output, shape, dtype)
             index = self._graph.value(output, shape, dtype)
-            made.append(Operand(output, shape, dtype, None, False, index))
+            made.append(OnnxOperand(output, shape, dtype, None, False, index))
         # A node that runs again draws the same numbers, although the name differs.
         stream = {"stream": label} if schema.name in RANDOM else {}
         self._graph.append(
@@ -259,7 +259,9 @@ class Operators:
         self._counts[kind] = number + 1
         return name
 
-    def _operands(self, schema: Schema, given: Sequence[Input], label: str) -> list[Operand | None]:
+    def _operands(
+        self, schema: Schema, given: Sequence[Input], label: str
+    ) -> list[OnnxOperand | None]:
         """Return operands; data become constants with the type of the other operands."""
         types: dict[str, str] = {}
         for position, item in enumerate(given):
@@ -271,7 +273,7 @@ class Operators:
                 )
             if isinstance(item, ValueId):
                 types.setdefault(_argument_type(schema, position), self._value(item).dtype)
-        operands: list[Operand | None] = []
+        operands: list[OnnxOperand | None] = []
         for position, item in enumerate(given):
             if item is None:
                 operands.append(None)
@@ -292,14 +294,14 @@ class Operators:
     def _value(self, item: ValueId) -> Value:
         return self._graph.values[self._graph.own(item)]
 
-    def _operand(self, index: int) -> Operand:
+    def _operand(self, index: int) -> OnnxOperand:
         value = self._graph.values[index]
         if value.kind == "state":
             return _Variable(value.name, value.shape, value.dtype, None, False, index)
         source = None
         if value.kind == "constant" and self._graph.has_data(index):
             source = self._graph.data(index)
-        return Operand(value.name, value.shape, value.dtype, source, source is not None, index)
+        return OnnxOperand(value.name, value.shape, value.dtype, source, source is not None, index)
 
     def _output_names(
         self, schema: Schema, label: str, outputs: int | Sequence[str] | None
@@ -375,7 +377,7 @@ def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
     return results
 
 
-def _effects(op: Op, outputs: Sequence[Operand | None]) -> Effects:
+def _effects(op: Op, outputs: Sequence[OnnxOperand | None]) -> Effects:
     effects = node_effects(op, outputs)
     # A later run inside a group would read changed content of the state.
     reads_state = any(isinstance(known, _Variable) for known in op.inputs)

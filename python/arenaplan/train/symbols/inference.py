@@ -20,8 +20,8 @@ from onnx import defs, helper, numpy_helper, shape_inference
 
 from arenaplan.base.errors import PlannerError, ShapeMismatch, UndefinedValue, UnknownShape
 from arenaplan.base.quoting import listed, quoted
+from arenaplan.formats.onnx.op import OnnxOperand as OnnxOperand
 from arenaplan.formats.onnx.op import Op
-from arenaplan.formats.onnx.op import Operand as OnnxOperand
 from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
 from arenaplan.graph import Graph
 from arenaplan.train.symbols.composer import (

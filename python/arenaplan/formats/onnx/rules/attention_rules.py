@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.node_facts import Result
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.graph.ops import Shape
 
 
@@ -58,7 +58,7 @@ def rotation(op: Op) -> Sequence[Result]:
     return ((x.shape, x.dtype),)
 
 
-def _four(op: Op, operand: Operand, heads: str) -> Shape:
+def _four(op: Op, operand: OnnxOperand, heads: str) -> Shape:
     """Return a query's, key's or value's batch, heads, length and width."""
     shape = operand.shape
     if len(shape) == 4:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.node_facts import Result
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.formats.onnx.tensors import dtype_of
 from arenaplan.graph.ops import Shape
 
@@ -76,7 +76,7 @@ def predicate(op: Op) -> Sequence[Result]:
     return ((op.input(0).shape, "bool"),)
 
 
-def _pair(op: Op) -> tuple[Operand, Operand]:
+def _pair(op: Op) -> tuple[OnnxOperand, OnnxOperand]:
     """Return two operands with the same type."""
     a, b = op.input(0), op.input(1)
     if a.dtype != b.dtype:
@@ -84,7 +84,7 @@ def _pair(op: Op) -> tuple[Operand, Operand]:
     return a, b
 
 
-def _joint(op: Op, a: Operand, b: Operand) -> Shape:
+def _joint(op: Op, a: OnnxOperand, b: OnnxOperand) -> Shape:
     """Return two operands' joint shape, which older versions align by attributes."""
     if op.version < 7 and op.attributes.get("broadcast"):
         return a.shape

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.node_facts import Result
-from arenaplan.formats.onnx.op import Op, Operand
+from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
 from arenaplan.graph.ops import Shape
 
@@ -76,7 +76,7 @@ def reduced_axes(op: Op, rank: int) -> Shape:
     return tuple(sorted(op.axes(axes, rank)))
 
 
-def _without(op: Op, x: Operand, axes: Shape) -> Shape:
+def _without(op: Op, x: OnnxOperand, axes: Shape) -> Shape:
     """Return a shape after reducing ``axes``."""
     if op.flag("keepdims", default=True):
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))

@@ -20,7 +20,7 @@ from onnx import (
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch, UnsupportedDtype
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.dims import Dim
-from arenaplan.formats.onnx.op import Op, Operand, peek
+from arenaplan.formats.onnx.op import OnnxOperand, Op, peek
 from arenaplan.formats.onnx.rules.window_rules import check_auto_pad
 from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
 
@@ -125,7 +125,7 @@ def _check_ranges(op: Op) -> None:
     op.flags("interleaved", "sorted")
 
 
-def type_of(operand: Operand) -> TypeProto:
+def type_of(operand: OnnxOperand) -> TypeProto:
     """Return an operand's type for the inference."""
     result = TypeProto()
     result.tensor_type.elem_type = DTYPE_CODES[operand.dtype]
@@ -136,7 +136,7 @@ def type_of(operand: Operand) -> TypeProto:
     return result
 
 
-def _data(op: Op, operand: Operand) -> np.ndarray | None:
+def _data(op: Op, operand: OnnxOperand) -> np.ndarray | None:
     """Return a small constant's data."""
     size = 1
     for dim in operand.shape:

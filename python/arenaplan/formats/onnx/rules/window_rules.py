@@ -15,7 +15,7 @@ from arenaplan.graph.ops import Shape
 _LIMIT = 1 << 31
 
 
-class Window(NamedTuple):
+class WindowAttributes(NamedTuple):
     """A window's attributes, complete and in range."""
 
     kernel: Shape
@@ -28,7 +28,7 @@ class Window(NamedTuple):
     auto_pad: str
 
 
-def window(op: Op, rank: int, kernel: Shape | None = None) -> Window:
+def window(op: Op, rank: int, kernel: Shape | None = None) -> WindowAttributes:
     """
     Return an operator's window over ``rank`` space axes.
 
@@ -60,7 +60,7 @@ def _checked(
     dilations: Shape | None,
     pads: Shape | None,
     auto_pad: str,
-) -> Window:
+) -> WindowAttributes:
     """Return a window whose attributes are in range."""
     strides = strides or (1,) * rank
     dilations = dilations or (1,) * rank
@@ -75,7 +75,7 @@ def _checked(
             raise InvalidAttribute(f"{name} {values} for {rank} axes of space")
         if values and (min(values) < least or max(values) >= _LIMIT):
             raise InvalidAttribute(f"{name} {values} is out of range")
-    return Window(kernel, strides, dilations, pads[:rank], pads[rank:], auto_pad)
+    return WindowAttributes(kernel, strides, dilations, pads[:rank], pads[rank:], auto_pad)
 
 
 def check_auto_pad(op: Op) -> str:
@@ -86,7 +86,7 @@ def check_auto_pad(op: Op) -> str:
     return auto_pad
 
 
-def _positions(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Shape:
+def _positions(op: Op, space: Shape, sliding: WindowAttributes, ceil: bool = False) -> Shape:
     """Return how many positions the window has on each axis."""
     dims = _slide(space, sliding, ceil)
     if dims and min(dims) < 0:
@@ -95,7 +95,7 @@ def _positions(op: Op, space: Shape, sliding: Window, ceil: bool = False) -> Sha
 
 
 @lru_cache(1024)
-def _slide(space: Shape, sliding: Window, ceil: bool) -> Shape:
+def _slide(space: Shape, sliding: WindowAttributes, ceil: bool) -> Shape:
     """Return the number of window positions along each axis; -1 if the window does not fit."""
     if sliding.auto_pad.startswith("SAME"):
         return tuple(-(-dim // step) for dim, step in zip(space, sliding.strides, strict=True))

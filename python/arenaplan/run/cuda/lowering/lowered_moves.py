@@ -12,9 +12,9 @@ import numpy as np
 
 from arenaplan.run.cuda.device_work import Work
 from arenaplan.run.cuda.lowering.site import (
+    DeviceSite,
     Kind,
     Reading,
-    Site,
     elementwise_launch,
     rule,
     stem_of,
@@ -152,7 +152,7 @@ def space_to_depth(r: Reading, x: np.ndarray) -> np.ndarray:
 
 
 @rule("Concat", kind=Kind.WORK)
-def concat(site: Site) -> list[Work]:
+def concat(site: DeviceSite) -> list[Work]:
     """Copy each operand to the matching part of the output."""
     output = site.output
     shape, dtype = site.sources.tensors[output]

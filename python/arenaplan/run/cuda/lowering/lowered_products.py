@@ -6,12 +6,12 @@ from math import prod
 
 import numpy as np
 
-from arenaplan.run.cuda.device_work import Matrix, Product, Work
+from arenaplan.run.cuda.device_work import DeviceProduct, Matrix, Work
 from arenaplan.run.cuda.lowering.site import (
     Builder,
+    DeviceSite,
     Kind,
     Reading,
-    Site,
     broadcast_index,
     elementwise_launch,
     rule,
@@ -55,7 +55,7 @@ def _distance(stack: np.ndarray) -> int | None:
 
 
 @rule("MatMul", kind=Kind.WORK, accepts=_is_float, whole=(0, 1))
-def matmul(site: Site) -> list[Work]:
+def matmul(site: DeviceSite) -> list[Work]:
     """Multiply matrix stacks."""
     (left, dtype), (right, _) = site.tensor(0), site.tensor(1)
     a, b = _stacks((left, right))
@@ -68,8 +68,10 @@ def matmul(site: Site) -> list[Work]:
     if not prod(site.sources.tensors[site.output].shape):
         return []
 
-    def product(start_a: int, start_b: int, start: int, matrices: int, *apart: int) -> Product:
-        return Product(
+    def product(
+        start_a: int, start_b: int, start: int, matrices: int, *apart: int
+    ) -> DeviceProduct:
+        return DeviceProduct(
             dtype,
             rows,
             columns,
@@ -120,7 +122,7 @@ def whole_matmul(r: Reading, index: str) -> str:
 
 
 @rule("Gemm", kind=Kind.WORK, accepts=_is_float, whole=(0, 1))
-def gemm(site: Site) -> list[Work]:
+def gemm(site: DeviceSite) -> list[Work]:
     """Multiply two matrices, which may be transposed, and add a third."""
     (left, dtype), (right, _) = site.tensor(0), site.tensor(1)
     attributes = site.signature.attributes
@@ -142,7 +144,7 @@ def gemm(site: Site) -> list[Work]:
     else:
         beta = 0.0
     works.append(
-        Product(
+        DeviceProduct(
             dtype,
             shape[0],
             shape[1],

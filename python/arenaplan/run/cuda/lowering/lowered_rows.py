@@ -19,8 +19,8 @@ from arenaplan.run.c_formulas import add, greater, less
 from arenaplan.run.cuda.device_work import Launch, Work
 from arenaplan.run.cuda.lowering.site import (
     Builder,
+    DeviceSite,
     Kind,
-    Site,
     blocks,
     call,
     index_type,
@@ -41,13 +41,13 @@ def _product(a: str, b: str) -> str:
     return f"{a} * {b}"
 
 
-class Rows:
+class RowsKernel:
     """
     A kernel with a row per thread or per block.
 
     Parameters
     ----------
-    site : Site
+    site : DeviceSite
         The operator.
     shape : sequence of int
         Shape to cut into rows, from the operand.
@@ -55,7 +55,7 @@ class Rows:
         The axes along which a row goes.
     """
 
-    def __init__(self, site: Site, shape: Sequence[int], axes: Sequence[int]) -> None:
+    def __init__(self, site: DeviceSite, shape: Sequence[int], axes: Sequence[int]) -> None:
         strides = row_major(shape)
         kept = [axis for axis in range(len(shape)) if axis not in axes]
         self.count = prod(shape[axis] for axis in kept)
@@ -179,7 +179,7 @@ def _axes_are_known(signature: Signature) -> bool:
     return is_known and x is not None and x.dtype.kind != "b"
 
 
-def _axes(site: Site) -> list[int]:
+def _axes(site: DeviceSite) -> list[int]:
     """Return the reduced axes: all if none is named, unless the node then reduces nothing."""
     facts, rank = site.member.facts, len(site.tensor(0).shape)
     axes = numbers(facts, "axes", 1)
@@ -203,11 +203,11 @@ def _lowest(dtype: np.dtype[Any], sign: int) -> Any:
     kind=Kind.WORK,
     accepts=_axes_are_known,
 )
-def reduce(site: Site) -> list[Work]:
+def reduce(site: DeviceSite) -> list[Work]:
     """Reduce all rows along some axes."""
     op, (shape, dtype) = site.signature.op, site.tensor(0)
     dtype = wide(dtype)
-    rows = Rows(site, shape, _axes(site))
+    rows = RowsKernel(site, shape, _axes(site))
     text, value, type_ = rows.text, site.value(0), c_type(dtype)
 
     def plain(at: str) -> str:
@@ -249,10 +249,10 @@ def reduce(site: Site) -> list[Work]:
 
 
 @rule("GlobalAveragePool", "GlobalMaxPool", kind=Kind.WORK, accepts=_is_float)
-def global_pool(site: Site) -> list[Work]:
+def global_pool(site: DeviceSite) -> list[Work]:
     """Reduce all pixels in each channel."""
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
-    rows = Rows(site, shape, range(2, len(shape)))
+    rows = RowsKernel(site, shape, range(2, len(shape)))
     text, value = rows.text, site.value(0)
     if site.signature.op == "GlobalMaxPool":
         total = rows.reduce(dtype, -np.inf, lambda at: text.read(value, at), greater)
@@ -264,12 +264,12 @@ def global_pool(site: Site) -> list[Work]:
 
 
 @rule("ArgMax", "ArgMin", kind=Kind.WORK)
-def arg_extreme(site: Site) -> list[Work]:
+def arg_extreme(site: DeviceSite) -> list[Work]:
     """Write the position of the first, or last, extreme element in each row."""
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     attributes = site.signature.attributes
     axis = normalized_axis(site.member.facts, int(attributes.get("axis", 0)), len(shape))
-    rows = Rows(site, shape, [axis])
+    rows = RowsKernel(site, shape, [axis])
     text, value, sign = rows.text, site.value(0), 1 if site.signature.op == "ArgMax" else -1
     combine = greater if sign > 0 else less
     best = rows.reduce(dtype, _lowest(dtype, sign), lambda at: text.read(value, at), combine)
@@ -289,14 +289,14 @@ def arg_extreme(site: Site) -> list[Work]:
 
 
 @rule("Softmax", "LogSoftmax", kind=Kind.WORK, accepts=_is_float)
-def softmax(site: Site) -> list[Work]:
+def softmax(site: DeviceSite) -> list[Work]:
     """Write exponentials divided by the sum, or the logarithm of the quotient."""
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
     version = site.signature.version
     axis = int(site.signature.attributes.get("axis", 1 if version < 13 else -1))
     axis = normalized_axis(site.member.facts, axis, len(shape))
     axes = range(axis, len(shape)) if version < 13 else [axis]
-    rows = Rows(site, shape, axes)
+    rows = RowsKernel(site, shape, axes)
     text, value = rows.text, site.value(0)
     highest = rows.reduce(dtype, -np.inf, lambda at: text.read(value, at), greater)
 
@@ -314,7 +314,7 @@ def softmax(site: Site) -> list[Work]:
 
 
 def _normalize(
-    site: Site,
+    site: DeviceSite,
     axes: Sequence[int],
     scale: Callable[[str], str] | None,
     shift: Callable[[str], str] | None,
@@ -330,7 +330,7 @@ def _normalize(
         Return the parameter position for an element position.
     """
     shape, dtype = site.tensor(0).shape, wide(site.tensor(0).dtype)
-    rows = Rows(site, shape, axes)
+    rows = RowsKernel(site, shape, axes)
     text, value, length = rows.text, site.value(0), literal(rows.length, dtype)
     mean = literal(0, dtype)
     if centered:
@@ -359,7 +359,7 @@ def _normalize(
 
 
 @rule("LayerNormalization", "RMSNormalization", kind=Kind.WORK, accepts=_is_float)
-def layer_normalization(site: Site) -> list[Work]:
+def layer_normalization(site: DeviceSite) -> list[Work]:
     """Normalize from an axis on."""
     shape = site.tensor(0).shape
     axis = int(site.signature.attributes.get("axis", -1))
@@ -380,7 +380,7 @@ def layer_normalization(site: Site) -> list[Work]:
 
 
 @rule("InstanceNormalization", kind=Kind.WORK, accepts=_is_float)
-def instance_normalization(site: Site) -> list[Work]:
+def instance_normalization(site: DeviceSite) -> list[Work]:
     """Normalize the pixels in each channel."""
     shape = site.tensor(0).shape
     inner = prod(shape[2:])
@@ -396,7 +396,7 @@ def _is_scaled_by_channel(signature: Signature) -> bool:
 
 
 @rule("GroupNormalization", kind=Kind.WORK, accepts=_is_scaled_by_channel)
-def group_normalization(site: Site) -> list[Work]:
+def group_normalization(site: DeviceSite) -> list[Work]:
     """Normalize groups of channels."""
     shape = site.tensor(0).shape
     groups = int(site.signature.attributes.get("num_groups", 1))
@@ -413,10 +413,10 @@ def group_normalization(site: Site) -> list[Work]:
     return _normalize(reshaped, range(2, len(split)), channel, channel)
 
 
-class _Reshaped(Site):
+class _Reshaped(DeviceSite):
     """A site whose operand 0 has the same elements in another shape."""
 
-    def __init__(self, site: Site, first: Any) -> None:
+    def __init__(self, site: DeviceSite, first: Any) -> None:
         super().__init__(site.member, site.sources, site.scratch, site.scratch_bytes)
         self._first = first
 

@@ -14,12 +14,12 @@ from math import prod
 
 from arenaplan.base.errors import PlannerError, UnsupportedOp
 from arenaplan.graph import Choice, Graph, Node
-from arenaplan.run.cuda.device_work import Place, Span, Work, early_writes
+from arenaplan.run.cuda.device_work import DevicePlace, DeviceSpan, Work, early_writes
 from arenaplan.run.cuda.lowering.site import (
+    DeviceSite,
     Kind,
-    Member,
-    Site,
     Sources,
+    StepMember,
     find_rule,
     map_launch,
 )
@@ -58,7 +58,7 @@ class StepLowering:
         self._place_inner_values()
 
     @property
-    def inline(self) -> Mapping[int, Member]:
+    def inline(self) -> Mapping[int, StepMember]:
         """The values that are computed where they are read."""
         return self._sources.inline
 
@@ -86,7 +86,7 @@ class StepLowering:
         made = [value for value in self.members[-1].outputs if value is not None]
         if len(made) != 1:
             return None
-        tensors, output = self._sources.tensors, Place("value", made[0])
+        tensors, output = self._sources.tensors, DevicePlace("value", made[0])
         size = tensors[made[0]].bytes
         candidates = self._takeable(size)
         if not candidates:
@@ -98,10 +98,10 @@ class StepLowering:
             ]
         )
         places = {p for work in works for p in (*work.writes, *(r.place for r in work.reads))}
-        apart = {place: Span(at + 1, 0, 1) for at, place in enumerate(places)}
+        apart = {place: DeviceSpan(at + 1, 0, 1) for at, place in enumerate(places)}
         for value in candidates:
-            taken = {Place("value", value): Span(0, 0, tensors[value].bytes)}
-            if early_writes(works, {**apart, **taken, output: Span(0, 0, size)}):
+            taken = {DevicePlace("value", value): DeviceSpan(0, 0, tensors[value].bytes)}
+            if early_writes(works, {**apart, **taken, output: DeviceSpan(0, 0, size)}):
                 return size
         return None
 
@@ -133,10 +133,10 @@ class StepLowering:
             if all(value in sources.inline for value in made):
                 continue
             slot = slot_of.get(member.index)
-            scratch = None if slot is None else Place("scratch", slot)
-            site = Site(member, sources, scratch, 0 if slot is None else sizes[slot])
+            scratch = None if slot is None else DevicePlace("scratch", slot)
+            site = DeviceSite(member, sources, scratch, 0 if slot is None else sizes[slot])
 
-            def lower(site: Site, made: Sequence[int] = made) -> list[Work]:
+            def lower(site: DeviceSite, made: Sequence[int] = made) -> list[Work]:
                 rule = site.member.rule
                 filled = [value for value in made if sources.tensors[value].bytes]
                 if rule.work is not None:
@@ -190,10 +190,10 @@ class StepLowering:
                         next(made for made in last.outputs if made is not None)
                     )
                 else:
-                    sources.places[value] = Place("scratch", len(self._homes))
+                    sources.places[value] = DevicePlace("scratch", len(self._homes))
                     self._homes.append(value)
 
-    def _readers(self, value: int) -> list[tuple[Member, int]]:
+    def _readers(self, value: int) -> list[tuple[StepMember, int]]:
         return [
             (member, position)
             for member in self.members
@@ -201,7 +201,7 @@ class StepLowering:
             if read == value
         ]
 
-    def _is_inline(self, member: Member, value: int) -> bool:
+    def _is_inline(self, member: StepMember, value: int) -> bool:
         readers = self._readers(value)
         size = prod(self._sources.tensors[value].shape)
         kinds = {reader.rule.kind for reader, _ in readers}
@@ -235,7 +235,7 @@ class StepLowering:
         )
 
     @cached_property
-    def _declared(self) -> list[tuple[Member, tuple[Choice, ...]]]:
+    def _declared(self) -> list[tuple[StepMember, tuple[Choice, ...]]]:
         """Return the members that need their own scratch memory, with the sizes."""
         declared = []
         for member in self.members:
@@ -250,10 +250,10 @@ class StepLowering:
         return declared
 
 
-def _member(graph: Graph, node: Node) -> Member:
+def _member(graph: Graph, node: Node) -> StepMember:
     if node.effects.mutates:
         raise UnsupportedOp(f"node {node.name!r} ({node.op}) changes a state, which devices do not")
-    return Member(signature_of(graph, node), node.inputs, node.outputs, node.index)
+    return StepMember(signature_of(graph, node), node.inputs, node.outputs, node.index)
 
 
 def check_supported(graph: Graph, nodes: Iterable[Node] | None = None) -> None:

@@ -18,12 +18,12 @@ import numpy as np
 
 from arenaplan.base.errors import InvalidAttribute
 from arenaplan.graph import Choice
-from arenaplan.run.cuda.device_work import Matrix, Product, Work
+from arenaplan.run.cuda.device_work import DeviceProduct, Matrix, Work
 from arenaplan.run.cuda.lowering.site import (
     Builder,
+    DeviceSite,
     Kind,
     Reading,
-    Site,
     elementwise_launch,
     rule,
     stem_of,
@@ -215,7 +215,7 @@ def _is_of_single_pixels(signature: Signature) -> bool:
     )
 
 
-def _with_bias(site: Site) -> list[Work]:
+def _with_bias(site: DeviceSite) -> list[Work]:
     """Return the work that writes the bias to the whole output."""
     if not site.has(2):
         return []
@@ -231,7 +231,7 @@ def _with_bias(site: Site) -> list[Work]:
 
 
 @rule("Conv", kind=Kind.WORK, accepts=_is_of_single_pixels, whole=(0, 1))
-def convolution_of_pixels(site: Site) -> list[Work]:
+def convolution_of_pixels(site: DeviceSite) -> list[Work]:
     """Multiply the weights by the images, without a copy."""
     image, shape = site.tensor(0).shape, site.sources.tensors[site.output].shape
     pixels, groups = prod(shape[2:]), _groups(site.signature)
@@ -239,7 +239,7 @@ def convolution_of_pixels(site: Site) -> list[Work]:
     works = _with_bias(site)
     for group in range(groups):
         works.append(
-            Product(
+            DeviceProduct(
                 site.tensor(0).dtype,
                 made,
                 pixels,
@@ -307,7 +307,7 @@ def _is_wide(signature: Signature) -> bool:
 
 
 @rule("Conv", kind=Kind.WORK, accepts=_is_wide, whole=(1,), scratch=_declare_columns)
-def convolution(site: Site) -> list[Work]:
+def convolution(site: DeviceSite) -> list[Work]:
     """Copy windows to a matrix, some columns at a time, and multiply the weights by the matrix."""
     image, dtype = site.tensor(0)
     output = site.output
@@ -332,7 +332,7 @@ def convolution(site: Site) -> list[Work]:
                 source = item * channels * prod(image[2:])
                 works.append(_columns(site, axes, rows, (source, start, count, stack)))
                 works.append(
-                    Product(
+                    DeviceProduct(
                         dtype,
                         made,
                         count,
@@ -359,7 +359,9 @@ def convolution(site: Site) -> list[Work]:
     return works
 
 
-def _columns(site: Site, axes: Sequence[Axis], rows: int, part: tuple[int, int, int, int]) -> Work:
+def _columns(
+    site: DeviceSite, axes: Sequence[Axis], rows: int, part: tuple[int, int, int, int]
+) -> Work:
     """
     Return the launch that copies windows to matrices.
 

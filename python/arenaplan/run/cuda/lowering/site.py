@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from arenaplan.base.errors import InvalidAttribute
-from arenaplan.run.cuda.device_work import HostCall, Launch, Place, Read, Work
+from arenaplan.run.cuda.device_work import DevicePlace, DeviceRead, HostCall, Launch, Work
 from arenaplan.run.cuda.text import (
     C_TYPES,
     THREADS,
-    Kernel,
+    DeviceKernel,
     Text,
     c_type,
     converted,
@@ -54,12 +54,12 @@ class Kind(Enum):
 
 
 Element: TypeAlias = "Callable[[Reading, str], str]"
-MakeWork: TypeAlias = "Callable[[Site], list[Work]]"
+MakeWork: TypeAlias = "Callable[[DeviceSite], list[Work]]"
 Declare: TypeAlias = "Callable[[Signature], Sequence[Choice]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LoweringRule:
     """How one operator becomes work."""
 
     kind: Kind
@@ -75,7 +75,7 @@ class Rule:
     """Whether a node is one that the rule is for."""
 
 
-_RULES: dict[str, list[Rule]] = {}
+_RULES: dict[str, list[LoweringRule]] = {}
 
 
 def rule(*ops: str, **facts: Any) -> Callable[[Any], Any]:
@@ -83,7 +83,7 @@ def rule(*ops: str, **facts: Any) -> Callable[[Any], Any]:
 
     def register(function: Any) -> Any:
         part = "work" if facts.get("kind") is Kind.WORK else "element"
-        made = Rule(**{**facts, part: function})
+        made = LoweringRule(**{**facts, part: function})
         for op in ops:
             _RULES.setdefault(op, []).append(made)
         return function
@@ -96,7 +96,7 @@ def supported_ops() -> list[str]:
     return sorted(_RULES)
 
 
-def find_rule(signature: Signature) -> Rule:
+def find_rule(signature: Signature) -> LoweringRule:
     """
     Return the rule for a node: generated text, or else NumPy's kernel on the host.
 
@@ -117,7 +117,7 @@ def find_rule(signature: Signature) -> Rule:
     return ON_HOST
 
 
-def _called(site: Site) -> list[Work]:
+def _called(site: DeviceSite) -> list[Work]:
     """Return the call of NumPy's kernel, with the operands that are no constants."""
     member, place = site.member, site.sources.place
     operands = tuple(
@@ -128,12 +128,12 @@ def _called(site: Site) -> list[Work]:
     return [HostCall(site.signature, member.index, operands, results)]
 
 
-ON_HOST: Final = Rule(Kind.WORK, work=_called)
+ON_HOST: Final = LoweringRule(Kind.WORK, work=_called)
 """The rule for nodes that have no text."""
 
 
 @dataclass(frozen=True)
-class Member:
+class StepMember:
     """A node of a step."""
 
     signature: Signature
@@ -143,7 +143,7 @@ class Member:
     """Index of the node."""
 
     @cached_property
-    def rule(self) -> Rule:
+    def rule(self) -> LoweringRule:
         """The rule that the node follows."""
         return find_rule(self.signature)
 
@@ -175,14 +175,14 @@ class Sources:
     """Shape and type of every value of the step."""
     constants: Mapping[int, Any]
     """Constants of one element."""
-    inline: dict[int, Member] = field(default_factory=dict)
+    inline: dict[int, StepMember] = field(default_factory=dict)
     """Values that are computed where they are read."""
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, DevicePlace] = field(default_factory=dict)
     """Values of the step that are in scratch memory or in the place of another value."""
 
-    def place(self, value: int) -> Place:
+    def place(self, value: int) -> DevicePlace:
         """Return a value's memory."""
-        return self.places.get(value, Place("value", value))
+        return self.places.get(value, DevicePlace("value", value))
 
 
 class Builder(Text):
@@ -191,12 +191,12 @@ class Builder(Text):
     def __init__(self, sources: Sources) -> None:
         super().__init__()
         self.sources = sources
-        self._parameters: dict[Place, tuple[str, str]] = {}
-        self._read: dict[Place, set[tuple[str, int]]] = {}
-        self._written: dict[Place, set[tuple[str, int]]] = {}
+        self._parameters: dict[DevicePlace, tuple[str, str]] = {}
+        self._read: dict[DevicePlace, set[tuple[str, int]]] = {}
+        self._written: dict[DevicePlace, set[tuple[str, int]]] = {}
         self._scalars: dict[str, int] = {}
 
-    def _name(self, place: Place, type_: str) -> str:
+    def _name(self, place: DevicePlace, type_: str) -> str:
         if place not in self._parameters:
             self._parameters[place] = (f"p{len(self._parameters)}", type_)
         name, known = self._parameters[place]
@@ -222,12 +222,12 @@ class Builder(Text):
         self._read.setdefault(place, set()).add((index, tensor.dtype.itemsize))
         return self.let(type_, f"{self._name(place, type_)}[{index}]")
 
-    def load(self, place: Place, dtype: np.dtype[Any], index: str) -> str:
+    def load(self, place: DevicePlace, dtype: np.dtype[Any], index: str) -> str:
         """Return the expression for an element in scratch memory."""
         self._read.setdefault(place, set()).add((index, dtype.itemsize))
         return f"{self._name(place, c_type(dtype))}[{index}]"
 
-    def write(self, place: Place, dtype: np.dtype[Any], index: str, element: str) -> None:
+    def write(self, place: DevicePlace, dtype: np.dtype[Any], index: str, element: str) -> None:
         """Write an element."""
         self._written.setdefault(place, set()).add((index, dtype.itemsize))
         type_ = c_type(dtype)
@@ -243,10 +243,10 @@ class Builder(Text):
         names += self._scalars
         written = {each for indices in self._written.values() for each in indices}
         reads = tuple(
-            Read(place, len(written) == 1 and indices == written)
+            DeviceRead(place, len(written) == 1 and indices == written)
             for place, indices in self._read.items()
         )
-        kernel = Kernel(stem, tuple(types), tuple(names), self.body)
+        kernel = DeviceKernel(stem, tuple(types), tuple(names), self.body)
         places, scalars = tuple(self._parameters), tuple(self._scalars.values())
         return Launch(kernel, places, scalars, grid, reads, tuple(self._written))
 
@@ -254,7 +254,7 @@ class Builder(Text):
 class Reading:
     """A map during the construction of an element's expression."""
 
-    def __init__(self, text: Builder, member: Member, value: int) -> None:
+    def __init__(self, text: Builder, member: StepMember, value: int) -> None:
         self.text = text
         self.member = member
         self.signature = member.signature
@@ -336,12 +336,12 @@ def broadcast_index(index: str, shape: Sequence[int], to: Sequence[int]) -> str:
 
 
 @dataclass
-class Site:
+class DeviceSite:
     """An operator that is not a map, with the operator's memory."""
 
-    member: Member
+    member: StepMember
     sources: Sources
-    scratch: Place | None
+    scratch: DevicePlace | None
     """Scratch memory of the operator, if it was given some."""
     scratch_bytes: int
 
@@ -376,7 +376,7 @@ class Site:
         assert value is not None
         return value
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> DevicePlace:
         """Return an operand's memory."""
         return self.sources.place(self.value(position))
 
@@ -425,7 +425,7 @@ def elementwise_launch(
     return text.launch(stem, blocks(count))
 
 
-def map_launch(sources: Sources, member: Member, value: int) -> Launch:
+def map_launch(sources: Sources, member: StepMember, value: int) -> Launch:
     """Return the launch that writes a result of a map."""
     tensor = sources.tensors[value]
 
@@ -438,6 +438,6 @@ def map_launch(sources: Sources, member: Member, value: int) -> Launch:
     return elementwise_launch(sources, stem_of(member), prod(tensor.shape), body)
 
 
-def stem_of(member: Member) -> str:
+def stem_of(member: StepMember) -> str:
     """Return the start of the name of a kernel."""
     return "".join(c for c in member.signature.op.lower() if c.isascii() and c.isalnum())

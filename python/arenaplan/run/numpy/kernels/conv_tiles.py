@@ -38,7 +38,7 @@ _SHALLOW = 32
 """Matrices with fewer rows are not split."""
 
 
-class Tile(NamedTuple):
+class ConvTile(NamedTuple):
     """Size of the part that is unrolled at once."""
 
     groups: int
@@ -167,22 +167,22 @@ class Geometry:
         """Spatial output dimensions."""
         return [axis.out for axis in self.axes]
 
-    def padded_shape(self, tile: Tile) -> tuple[int, ...]:
+    def padded_shape(self, tile: ConvTile) -> tuple[int, ...]:
         """Return the shape of a tile's padded input."""
         first = self.axes[0]
         reach = (tile.rows - 1) * first.stride + first.extent
         return (tile.groups * tile.channels, reach, *(axis.padded for axis in self.axes[1:]))
 
-    def matrix_shape(self, tile: Tile) -> tuple[int, int, int]:
+    def matrix_shape(self, tile: ConvTile) -> tuple[int, int, int]:
         """Return the shape of a tile's unrolled matrices, with a row for the bias."""
         return (tile.groups, tile.channels * self.taps + 1, self.columns(tile.rows))
 
-    def result_shape(self, tile: Tile) -> tuple[int, ...]:
+    def result_shape(self, tile: ConvTile) -> tuple[int, ...]:
         """Return the shape of a tile's result."""
         inner = (axis.padded if self.is_flat else axis.out for axis in self.axes[1:])
         return (tile.groups, self.fan_out, tile.rows, *inner)
 
-    def areas(self, tile: Tile) -> Iterator[Area]:
+    def areas(self, tile: ConvTile) -> Iterator[Area]:
         """Yield the area that each tile covers."""
         for n in range(self.batch):
             for group in range(0, self.groups, tile.groups):
@@ -217,7 +217,7 @@ class Geometry:
         inner = (slice(0, axis.size) for axis in self.axes[1:])
         return (slice(area.n, area.n + 1), channels, rows, *inner)
 
-    def bytes(self, tile: Tile) -> int:
+    def bytes(self, tile: ConvTile) -> int:
         """Return the workspace bytes that a tile takes."""
         known = self._known_bytes.get(tile)
         if known is None:
@@ -225,11 +225,11 @@ class Geometry:
         return known
 
     @cached_property
-    def _known_bytes(self) -> dict[Tile, int]:
+    def _known_bytes(self) -> dict[ConvTile, int]:
         """Workspace bytes per tile; searches for several sizes repeat the same tiles."""
         return {}
 
-    def _bytes(self, tile: Tile) -> int:
+    def _bytes(self, tile: ConvTile) -> int:
         shapes: list[tuple[int, ...]] = []
         if not self.is_direct:
             shapes.append(self.matrix_shape(tile))
@@ -248,17 +248,17 @@ class Geometry:
                 besides = max(besides, self.guests.bytes(self.box(next(self.areas(tile)))))
         return besides + sum(scratch_bytes(shape, self.dtype) for shape in shapes)
 
-    def tile(self, limit: int) -> Tile:
+    def tile(self, limit: int) -> ConvTile:
         """
         Return the best tile within ``limit`` bytes, or the smallest tile if none fits.
 
         Whole images for several groups are preferred to partial images for a single group.
         Among tiles that divide the work into equally many parts, the smallest is taken.
         """
-        whole = Tile(1, self.rows, self.fan_in)
+        whole = ConvTile(1, self.rows, self.fan_in)
         if self.bytes(whole) <= limit:
             most = _largest(
-                self.groups, limit, lambda n: self.bytes(Tile(n, whole.rows, whole.channels))
+                self.groups, limit, lambda n: self.bytes(ConvTile(n, whole.rows, whole.channels))
             )
             return whole._replace(groups=_even(self.groups, most))
         tiles = [self._rows_of(whole._replace(channels=some), limit) for some in self._splits()]
@@ -274,12 +274,14 @@ class Geometry:
                 return
             some = -(-some // 2)
 
-    def _rows_of(self, tile: Tile, limit: int) -> Tile:
+    def _rows_of(self, tile: ConvTile, limit: int) -> ConvTile:
         """Return the tile with as many rows as fit ``limit`` bytes, at least one."""
-        most = _largest(self.rows, limit, lambda n: self.bytes(Tile(tile.groups, n, tile.channels)))
+        most = _largest(
+            self.rows, limit, lambda n: self.bytes(ConvTile(tile.groups, n, tile.channels))
+        )
         return tile._replace(rows=_even(self.rows, most))
 
-    def cost(self, tile: Tile) -> float:
+    def cost(self, tile: ConvTile) -> float:
         """Return the estimated run time in nanoseconds."""
         parts = -(-self.fan_in // tile.channels)
         packings = self.batch * -(-self.rows // tile.rows)

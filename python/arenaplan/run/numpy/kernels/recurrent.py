@@ -22,7 +22,7 @@ from arenaplan.run.numpy.kernels.activations import softsign
 from arenaplan.run.numpy.kernels.pieces import in_sequence, invalid, operand
 from arenaplan.run.numpy.kernels.recurrent_compiled import (
     FUNCTIONS,
-    Memory,
+    DirectionArrays,
     compiled_runs,
     is_compiled,
     load_state,
@@ -321,7 +321,7 @@ class _Direction:
             return
         for initial, state in zip(self.initial, states, strict=True):
             yield load_state(state, initial)
-        memory = Memory(self.x, self.block, *states, self.made)
+        memory = DirectionArrays(self.x, self.block, *states, self.made)
         yield from compiled_runs(self.step, self.index, memory, backward=self.backward)
         for state, final in zip(states, self.final, strict=True):
             if final is not None:

@@ -59,7 +59,7 @@ def _activations(signature: Signature) -> list[str]:
     return [name.lower() for name in signature.attributes.get("activations") or ()]
 
 
-class Memory(NamedTuple):
+class DirectionArrays(NamedTuple):
     """The arrays for one direction."""
 
     x: np.ndarray
@@ -73,7 +73,9 @@ class Memory(NamedTuple):
     """The hidden state after every step."""
 
 
-def compiled_runs(step: Step, index: int, memory: Memory, *, backward: bool) -> Iterator[Run]:
+def compiled_runs(
+    step: Step, index: int, memory: DirectionArrays, *, backward: bool
+) -> Iterator[Run]:
     """Yield functions that do all steps of a direction, which begin with the state in memory."""
     x, block, hidden, cell, made = memory
     size, rows = hidden.shape[1], block.shape[2]

@@ -15,7 +15,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import refused
 _SAME: Final = 0
 
 
-class Side(NamedTuple):
+class ImageSide(NamedTuple):
     """One dimension of windows over an image."""
 
     size: int
@@ -43,7 +43,7 @@ class Side(NamedTuple):
         return self.before > 0 or self.padded(self.made) - self.before > self.size
 
 
-def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[Side, Side]:
+def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[ImageSide, ImageSide]:
     """
     Return rows and columns for an operator with windows.
 
@@ -55,7 +55,7 @@ def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[Side, Side]:
     return _side(signature, 1, taps[0], "h"), _side(signature, 2, taps[1], "w")
 
 
-def _side(signature: Signature, axis: int, taps: int, letter: str) -> Side:
+def _side(signature: Signature, axis: int, taps: int, letter: str) -> ImageSide:
     x, y = signature.input(0), signature.outputs[0]
     attributes = signature.attributes
     stride, dilation = attributes[f"stride_{letter}"], attributes.get(f"dilation_{letter}", 1)
@@ -69,10 +69,10 @@ def _side(signature: Signature, axis: int, taps: int, letter: str) -> Side:
     if signature.attributes.get("padding", _SAME) == _SAME:
         # `ComputePadding`: the larger part of an odd number is behind.
         before = max((-(-size // stride) - 1) * stride + extent - size, 0) // 2
-    return Side(size, made, taps, stride, dilation, before)
+    return ImageSide(size, made, taps, stride, dilation, before)
 
 
-class Rows(NamedTuple):
+class RowBlock(NamedTuple):
     """A row block in one image of the result."""
 
     image: int
@@ -93,7 +93,13 @@ class Border:
     """
 
     def __init__(
-        self, image: Tensor, rows: Side, columns: Side, dtype: Any, fill: float, offset: float
+        self,
+        image: Tensor,
+        rows: ImageSide,
+        columns: ImageSide,
+        dtype: Any,
+        fill: float,
+        offset: float,
     ) -> None:
         self.image, self.rows, self.columns = image, rows, columns
         self.dtype = np.dtype(dtype)
@@ -115,7 +121,7 @@ class Border:
         """Return the copy's memory."""
         return scratch.array(self.shape(count), self.dtype)
 
-    def load(self, x: np.ndarray, copy: np.ndarray, block: Rows) -> Run:
+    def load(self, x: np.ndarray, copy: np.ndarray, block: RowBlock) -> Run:
         """Return a function that writes the copy for a row block."""
         first = block.start * self.rows.stride - self.rows.before
         count = self.rows.padded(block.stop - block.start)
@@ -153,11 +159,11 @@ class Border:
         )
 
 
-def blocks(images: int, rows: int, length: int) -> Iterator[Rows]:
+def blocks(images: int, rows: int, length: int) -> Iterator[RowBlock]:
     """Yield blocks with at most ``length`` rows, in memory order."""
     for image in range(images):
         for start in range(0, rows, length):
-            yield Rows(image, start, min(start + length, rows))
+            yield RowBlock(image, start, min(start + length, rows))
 
 
 def row_counts(rows: int, columns: int) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from arenaplan.run.numpy.registry import Run, Scratch, scratch_bytes
 from arenaplan.run.numpy.tflite.fixed import Multiplier, reduced
-from arenaplan.run.numpy.tflite.tflite_facts import Range
+from arenaplan.run.numpy.tflite.tflite_facts import ResultBounds
 
 _LEAST, _MOST = 512, 4096
 """Elements that are worked on at a time: more take fewer calls, and leave the cache."""
@@ -43,7 +43,7 @@ class Rescale:
         Addends per channel.
     zero : int
         Zero point of the result.
-    bounds : Range
+    bounds : ResultBounds
         Range of the result.
     wide : bool
         Whether sums have 64 bits, which are multiplied by 16-bit multipliers.
@@ -54,7 +54,7 @@ class Rescale:
         multipliers: Sequence[Multiplier],
         bias: np.ndarray | None,
         zero: int,
-        bounds: Range,
+        bounds: ResultBounds,
         *,
         wide: bool,
     ) -> None:

@@ -85,7 +85,7 @@ def finish_of(signature: Signature, channels: int, *, is_real: bool) -> Finish |
     return Finish(signature, 2) if is_real else rescale_of(signature, channels)
 
 
-class Convolution(Unrolled):
+class TfliteConvolution(Unrolled):
     """``CONV_2D``."""
 
     def __init__(self, signature: Signature) -> None:
@@ -171,10 +171,10 @@ class Depthwise(Separate):
         return runs
 
 
-def _work(signature: Signature) -> Convolution | Depthwise:
+def _work(signature: Signature) -> TfliteConvolution | Depthwise:
     """Return the way to run a convolution."""
     check_operands(signature)
-    return (Depthwise if signature.op == "DEPTHWISE_CONV_2D" else Convolution)(signature)
+    return (Depthwise if signature.op == "DEPTHWISE_CONV_2D" else TfliteConvolution)(signature)
 
 
 made_by_rows("CONV_2D", "DEPTHWISE_CONV_2D", work=_work)

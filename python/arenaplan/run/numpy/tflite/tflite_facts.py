@@ -42,7 +42,7 @@ class Quantity(NamedTuple):
         return self.zeros[0]
 
 
-class Range(NamedTuple):
+class ResultBounds(NamedTuple):
     """Result bounds, both included."""
 
     low: int
@@ -109,10 +109,10 @@ def check_types(signature: Signature, *allowed: str) -> None:
         raise refused(signature, f"no kernel makes {result_dtype(signature)} of {first}")
 
 
-def limits(dtype: np.dtype[Any]) -> Range:
+def limits(dtype: np.dtype[Any]) -> ResultBounds:
     """Return an integer type's range."""
     info = np.iinfo(dtype)
-    return Range(int(info.min), int(info.max))
+    return ResultBounds(int(info.min), int(info.max))
 
 
 def clamped(x: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -132,7 +132,7 @@ def quantized(number: float, encoded: Quantity) -> int:
     return encoded.zero + rounded(float(np.float32(number) / np.float32(encoded.scale)))
 
 
-def activation_range(signature: Signature, encoded: Quantity) -> Range:
+def activation_range(signature: Signature, encoded: Quantity) -> ResultBounds:
     """Return the range of an integer result with the fused activation."""
     low, high = limits(result_dtype(signature))
     activation = int(signature.attributes.get("fused_activation", NONE))
@@ -141,7 +141,7 @@ def activation_range(signature: Signature, encoded: Quantity) -> Range:
         low = max(low, quantized(least, encoded))
     if activation in (RELU6, RELU_N1_TO_1):
         high = min(high, quantized(most, encoded))
-    return Range(low, high)
+    return ResultBounds(low, high)
 
 
 def float_range(signature: Signature) -> tuple[float, float]:

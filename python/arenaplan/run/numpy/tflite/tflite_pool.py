@@ -11,7 +11,7 @@ from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.run.numpy.tflite.blocks import by_blocks
 from arenaplan.run.numpy.tflite.images import (
     Border,
-    Side,
+    ImageSide,
     blocks,
     row_counts,
     sides_of,
@@ -125,7 +125,7 @@ def _squares(parts: list[np.ndarray], made: np.ndarray) -> None:
                 np.add(sums, pixel * pixel, out=sums)
 
 
-def _taps(side: Side) -> np.ndarray:
+def _taps(side: ImageSide) -> np.ndarray:
     """Return the number of image rows under each window."""
     first = np.arange(side.made) * side.stride - side.before
     return np.minimum(first + side.taps, side.size) - np.maximum(first, 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.registry import Run, Signature, Step, Tensor, kernel
-from arenaplan.run.numpy.tflite.images import Border, Rows, is_empty, row_counts, sides_of
+from arenaplan.run.numpy.tflite.images import Border, RowBlock, is_empty, row_counts, sides_of
 from arenaplan.run.numpy.tflite.real import summed
 from arenaplan.run.numpy.tflite.tflite_facts import (
     DOMAIN,
@@ -112,7 +112,7 @@ class Unrolled(Windowed):
         x: np.ndarray,
         copy: np.ndarray | None,
         patches: np.ndarray,
-        block: Rows,
+        block: RowBlock,
         group: int,
     ) -> Run:
         """Return a function that writes the windows of a block of rows."""
