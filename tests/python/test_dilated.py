@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import arenaplan as ap
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy import compiled
 from arenaplan.run.numpy.kernels.conv_tiles import geometry
-from arenaplan.run.numpy.kernels.windows import Axis
 from arenaplan.run.numpy.signatures import signature_of
 from convolutions import convolved
 from networks import F32, noise

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import arenaplan as ap
 import light_models
 from arenaplan.cli import main
-from arenaplan.graph.ops.window_ops import Side, lead
+from arenaplan.graph.ops.window_ops import Axis, lead
 from arenaplan.run.numpy.groups import group_of
 from arenaplan.run.numpy.staging import staged_run, staged_ways
 from arenaplan.run.numpy.steps import aligned_bytes, arena_arrays
@@ -319,20 +319,29 @@ def test_plans_for_another_number_of_rows_keep_their_overlaps() -> None:
 # -- halos of images ------------------------------------------------------------------------------
 
 
+AXES = st.builds(
+    Axis,
+    size=st.integers(1, 7),
+    out=st.integers(1, 7),
+    kernel=st.just(1),
+    stride=st.integers(1, 4),
+    before=st.integers(0, 5),
+)
+
+
 @settings(max_examples=200)
 @given(
     st.integers(1, 3),
-    *(st.builds(Side, st.integers(1, 7), st.integers(1, 7), st.integers(1, 4), st.integers(0, 5)),)
-    * 2,
+    *(AXES, AXES),
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
     st.sampled_from([1, 2]),
 )
 def test_the_distance_of_windows_is_that_of_their_worst_element(
-    images: int, rows: Side, columns: Side, channels: tuple[int, int], item: int
+    images: int, rows: Axis, columns: Axis, channels: tuple[int, int], item: int
 ) -> None:
     read, written = channels[0], channels[1] * item
     worst = done = 0
-    for image, row, column in product(range(images), range(rows.made), range(columns.made)):
+    for image, row, column in product(range(images), range(rows.out), range(columns.out)):
         above = min(max(row * rows.stride - rows.before, 0), rows.size - 1)
         before = min(max(column * columns.stride - columns.before, 0), columns.size - 1)
         needed = (image * rows.size + above) * columns.size + before

@@ -32,11 +32,12 @@ from arenaplan.deploy.code.code_site import (
 from arenaplan.deploy.code.code_sums import loops_of, reduced
 from arenaplan.deploy.code.code_text import Field
 from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY
 from arenaplan.run.cuda.text import literal
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.window_cuts import neighbors
-from arenaplan.run.numpy.kernels.windows import Axis, window_axes
+from arenaplan.run.numpy.kernels.windows import window_axes
 from arenaplan.run.numpy.registry import Tensor
 from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
 

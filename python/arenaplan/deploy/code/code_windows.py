@@ -16,9 +16,10 @@ from arenaplan.deploy.code.code_site import (
     words_of,
 )
 from arenaplan.deploy.code.code_text import Field, real
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
 from arenaplan.run.numpy.tflite.fixed import Multiplier
-from arenaplan.run.numpy.tflite.images import ImageSide, sides_of
+from arenaplan.run.numpy.tflite.images import sides_of
 from arenaplan.run.numpy.tflite.tflite_conv import (
     channel_multipliers,
     check_operands,
@@ -205,7 +206,7 @@ class Term(NamedTuple):
 # -- windows --------------------------------------------------------------------------------------
 
 
-def _sides(site: CodeSite, taps: tuple[int, int]) -> tuple[ImageSide, ImageSide]:
+def _sides(site: CodeSite, taps: tuple[int, int]) -> tuple[Axis, Axis]:
     """Return rows and columns, with the padding of a node that is not there."""
     rows, columns = sides_of(site.signature, taps)
     before = site.signature.attributes.get("before")
@@ -222,9 +223,9 @@ def _window(site: CodeSite, taps: tuple[int, int]) -> dict[str, Field]:
         "height": height,
         "width": width,
         "depth": depth,
-        "made_width": columns.made,
-        "taps_h": rows.taps,
-        "taps_w": columns.taps,
+        "made_width": columns.out,
+        "taps_h": rows.kernel,
+        "taps_w": columns.kernel,
         "stride_h": rows.stride,
         "stride_w": columns.stride,
         "dilation_h": rows.dilation,
@@ -306,8 +307,8 @@ def pool(site: CodeSite) -> Emit:
     taps = attributes["filter_height"], attributes["filter_width"]
     rows, columns = _sides(site, taps)
     for side in (rows, columns):
-        last = (side.made - 1) * side.stride - side.before
-        if side.before >= side.taps or last >= side.size:
+        last = (side.out - 1) * side.stride - side.before
+        if side.before >= side.kernel or last >= side.size:
             raise site.refuse("a window has no pixel")
     dtype, is_max = site.output.dtype, site.op == "MAX_POOL_2D"
     words = {**words_of(dtype), **(LARGEST_OF if is_max else MEAN_OF)}

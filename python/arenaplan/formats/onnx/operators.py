@@ -27,6 +27,7 @@ from arenaplan.formats.onnx.rules.training_rules import ACTIVATIONS, REPLACES
 from arenaplan.formats.onnx.rules.window_rules import window
 from arenaplan.graph import NO_EFFECTS, Effects, InPlace, ops
 from arenaplan.graph.ops.own_ops import EXTREMES, QUANTIZATION, REQUANTIZE, SCALE
+from arenaplan.graph.ops.window_ops import same_padding
 
 
 def _batch_norm(op: Op) -> ops.Operator | None:
@@ -92,7 +93,7 @@ def _resize(op: Op) -> ops.Operator | None:
     return ops.PLANES
 
 
-def _rows(op: Op, kernel: Sequence[int] | None = None) -> ops.Rows | None:
+def _rows(op: Op, kernel: Sequence[int] | None = None) -> ops.Slide | None:
     """Return how result rows see image rows."""
     space = op.input(0).shape[2:]
     if len(space) < 2:
@@ -103,9 +104,9 @@ def _rows(op: Op, kernel: Sequence[int] | None = None) -> ops.Rows | None:
     if sliding.auto_pad == "VALID":
         before = 0
     elif sliding.auto_pad.startswith("SAME"):
-        total = max((-(-space[0] // stride) - 1) * stride + extent - space[0], 0)
+        total = same_padding(space[0], stride, extent)
         before = total // 2 if sliding.auto_pad == "SAME_UPPER" else total - total // 2
-    return ops.Rows(extent, stride, before)
+    return ops.Slide(extent, stride, before)
 
 
 def _convolution(op: Op) -> ops.Operator:
@@ -126,7 +127,7 @@ def _conv_transpose(op: Op) -> ops.Operator:
     extent = (kernel[0] - 1) * sliding.dilations[0] + 1
     if sliding.auto_pad != "NOTSET" or extent < stride or sliding.dilations[0] > 1:
         return ops.WHOLE
-    return ops.Whole(ops.Rows(extent - stride + 1, 1, extent - stride - before, stride))
+    return ops.Whole(ops.Slide(extent - stride + 1, 1, extent - stride - before, stride))
 
 
 def _transpose(op: Op) -> ops.Operator:

@@ -95,7 +95,6 @@ from arenaplan.graph.ops.window_ops import (
     PixelwiseConvolution,
     Planes,
     Pool,
-    Rows,
     Slide,
     Whole,
 )
@@ -113,7 +112,7 @@ __all__ = [
     "UPDATE", "WHOLE", "Array", "Bitcast", "Concat", "Convert", "Convolution", "Elementwise",
     "Extremes", "FirstOperand", "Identity", "Loop", "Neighbors", "Normalize", "Operand",
     "Operands", "Operator", "Pad", "Pixelwise", "PixelwiseConvolution", "Planes", "Pool",
-    "Product", "Reduce", "Reshape", "Rows", "Shape", "ShapeOnly", "Slice", "Slide", "Split",
+    "Product", "Reduce", "Reshape", "Shape", "ShapeOnly", "Slice", "Slide", "Split",
     "Table", "Transpose", "Update", "Whole", "array_bytes", "convolution_operations",
     "effects_of", "from_front", "lookup", "one_index", "product_operations", "repeats",
     "roofline", "windows_of",

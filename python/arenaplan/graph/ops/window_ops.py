@@ -43,8 +43,8 @@ def any_piece(node: Operands) -> Flow | None:
     return None if node.y is None else Flow(0, prod(node.y.shape))
 
 
-class Rows(NamedTuple):
-    """How result rows see image rows: as a :class:`~arenaplan.graph.Window`."""
+class Slide(NamedTuple):
+    """How a window slides along one dimension: as a :class:`~arenaplan.graph.Window`."""
 
     extent: int
     stride: int
@@ -52,7 +52,90 @@ class Rows(NamedTuple):
     scale: int = 1
 
 
-def windows_over(node: Operands, rows: Rows | None) -> tuple[Window, ...]:
+class Axis(NamedTuple):
+    """One dimension of an image over which a window slides."""
+
+    size: int
+    """Input length."""
+    out: int
+    """Number of window positions."""
+    kernel: int
+    """Elements under the window."""
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    """Padding in front."""
+    after: int = 0
+    """Padding behind, as declared."""
+    skipped: int = 0
+    """Declared window elements ahead of the first element under this window."""
+
+    @property
+    def extent(self) -> int:
+        """Length from a window's first element to its last, inclusive."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def padded(self) -> int:
+        """Length that windows reach over, at least the input behind its padding."""
+        return max(self.before + self.size, self.under(self.out))
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether windows reach beyond the input."""
+        return self.before > 0 or self.padded > self.before + self.size
+
+    def under(self, count: int) -> int:
+        """Return the length, with padding, under ``count`` neighboring windows."""
+        return (count - 1) * self.stride + self.extent
+
+    def first(self, position: int) -> int:
+        """Return the first input index that a window needs."""
+        return min(max(position * self.stride - self.before, 0), self.size - 1)
+
+    def bends(self) -> set[int]:
+        """Return the positions between which the first index grows evenly."""
+        ends = (0, self.before // self.stride, (self.before + self.size - 1) // self.stride)
+        near = {end + more for end in ends for more in (0, 1)}
+        return {min(at, self.out - 1) for at in near} | {self.out - 1}
+
+    def within(self, position: int, low: int, high: int) -> int:
+        """Return how many elements under the window have indices in ``[low, high)``."""
+        start = position * self.stride - self.before
+        first = max(0, -((start - low) // self.dilation))
+        stop = min(self.kernel, -((start - high) // self.dilation))
+        return max(0, stop - first)
+
+    @property
+    def trimmed(self) -> Axis:
+        """The same windows without leading and trailing elements that are never in the input."""
+        outside = -(((self.out - 1) * self.stride - self.before) // self.dilation)
+        # No window may begin behind the input's first element.
+        skipped = max(0, min(outside, self.before // self.dilation, self.kernel - 1))
+        before = self.before - skipped * self.dilation
+        reached = -(-(self.size + before) // self.dilation)
+        kernel = max(1, min(self.kernel - skipped, reached))
+        return self._replace(kernel=kernel, before=before, skipped=self.skipped + skipped)
+
+    def positions(self, tap: int) -> tuple[int, int]:
+        """Return the range of window positions whose element ``tap`` is inside the input."""
+        offset = tap * self.dilation - self.before
+        first = max(0, -(offset // self.stride))
+        last = (self.size - 1 - offset) // self.stride
+        return first, max(first, min(self.out, last + 1))
+
+    def reads(self, tap: int, first: int, stop: int) -> slice:
+        """Return the input elements that window positions ``[first, stop)`` have at ``tap``."""
+        start = first * self.stride + tap * self.dilation - self.before
+        return slice(start, start + (stop - first - 1) * self.stride + 1, self.stride)
+
+
+def same_padding(size: int, stride: int, extent: int) -> int:
+    """Return the padding on both sides with which ``ceil(size / stride)`` windows fit."""
+    return max((-(-size // stride) - 1) * stride + extent - size, 0)
+
+
+def windows_over(node: Operands, rows: Slide | None) -> tuple[Window, ...]:
     """Return the window over input 0's rows."""
     x, y = node.x, node.y
     if rows is None or x is None or y is None or len(x.shape) != len(y.shape):
@@ -80,7 +163,7 @@ class Planes(Operator):
 class Pool(Planes):
     """Windows that slide over each channel separately."""
 
-    rows: Rows | None = None
+    rows: Slide | None = None
 
     def windows(self, node: Operands) -> tuple[Window, ...]:
         """The rows under the window."""
@@ -92,7 +175,7 @@ class Convolution(Operator):
     """A convolution on images; windows are unrolled tile by tile before the product."""
 
     groups: int = 1
-    rows: Rows | None = None
+    rows: Slide | None = None
 
     @property
     def loads(self) -> tuple[int, ...]:
@@ -115,7 +198,7 @@ class Convolution(Operator):
 class Whole(Operator):
     """Any element can be made, from all inputs: transposed convolutions."""
 
-    rows: Rows | None = None
+    rows: Slide | None = None
 
     @property
     def loads(self) -> tuple[int, ...]:
@@ -177,14 +260,6 @@ class Neighbors(Operator):
 # -- images that are stored pixel by pixel ----------------------------------------------------
 
 
-class Slide(NamedTuple):
-    """A window along a single dimension."""
-
-    stride: int
-    before: int
-    """Padding before the image's first row or column."""
-
-
 @dataclass(slots=True)
 class Pixelwise(Operator):
     """A window over images ``(N, H, W, C)`` whose kernel makes pixel after pixel."""
@@ -201,8 +276,10 @@ class Pixelwise(Operator):
             return NO_EFFECTS
         if min(*x.shape, *y.shape) < 1 or min(BITS[x.dtype], BITS[y.dtype]) < 8:
             return NO_EFFECTS
-        rows = Side(x.shape[1], y.shape[1], *self.rows)
-        columns = Side(x.shape[2], y.shape[2], *self.columns)
+        rows, columns = (
+            Axis(x.shape[at], y.shape[at], slide.extent, slide.stride, before=slide.before)
+            for at, slide in ((1, self.rows), (2, self.columns))
+        )
         pixels = (x.shape[3] * BITS[x.dtype] // 8, y.shape[3] * BITS[y.dtype] // 8)
         distance = lead(x.shape[0], rows, columns, pixels, BITS[y.dtype] // 8)
         return Effects(overlaps=(Overlap(0, 0, distance),))
@@ -225,29 +302,7 @@ class PixelwiseConvolution(Pixelwise):
         return any_piece(node)
 
 
-class Side(NamedTuple):
-    """A single image dimension over which windows slide."""
-
-    size: int
-    """Image rows, or columns."""
-    made: int
-    """Output sizes."""
-    stride: int
-    before: int
-    """Padding before the first."""
-
-    def first(self, at: int) -> int:
-        """Return the first image index that a window needs."""
-        return min(max(at * self.stride - self.before, 0), self.size - 1)
-
-    def bends(self) -> set[int]:
-        """Return the windows between which the first index grows evenly."""
-        ends = (0, self.before // self.stride, (self.before + self.size - 1) // self.stride)
-        near = {end + more for end in ends for more in (0, 1)}
-        return {min(at, self.made - 1) for at in near} | {self.made - 1}
-
-
-def lead(images: int, rows: Side, columns: Side, pixels: tuple[int, int], item: int) -> int:
+def lead(images: int, rows: Axis, columns: Axis, pixels: tuple[int, int], item: int) -> int:
     """
     Return the most bytes by which writing is ahead of reading.
 
@@ -268,9 +323,9 @@ def lead(images: int, rows: Side, columns: Side, pixels: tuple[int, int], item: 
         for row in rows.bends():
             for column in columns.bends():
                 window = rows.first(row) * columns.size + columns.first(column)
-                place = row * columns.made + column
+                place = row * columns.out + column
                 needed = (image * rows.size * columns.size + window) * read
-                done = (image * rows.made * columns.made + place + 1) * written
+                done = (image * rows.out * columns.out + place + 1) * written
                 worst = max(worst, done - item - needed)
     return worst
 

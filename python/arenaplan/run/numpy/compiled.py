@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from arenaplan._core import WindowSide
 
 if TYPE_CHECKING:
-    from arenaplan.run.numpy.kernels.windows import Axis
+    from arenaplan.graph.ops.window_ops import Axis
 
 _NO_SIDE = WindowSide(1, 1, 1, 1, 1, 0)
 

@@ -17,6 +17,7 @@ import numpy as np
 from arenaplan.base.errors import UnsupportedModel
 from arenaplan.graph import Effects, Graph, Overlap, Window
 from arenaplan.graph.ops import BITS, Operands, PixelwiseConvolution, Slide, effects_of
+from arenaplan.graph.ops.window_ops import same_padding
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.runnable import RunnableWalk
 from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
@@ -202,22 +203,22 @@ class CodeWalk(RunnableWalk):
         return effects._replace(overlaps=())
 
     def _sliding(
-        self, operator: TfliteOperator, effects: Effects, slides: tuple[Slide, Slide, int]
+        self, operator: TfliteOperator, effects: Effects, slides: tuple[Slide, Slide]
     ) -> Effects:
         """Return an operator's effects, with windows as in the generated code."""
-        rows, columns, extent = slides
+        rows, columns = slides
         inputs, outputs = (
             [None if index is None else self._operands[index] for index in side]
             for side in (operator.inputs, operator.outputs)
         )
         known = effects_of(PixelwiseConvolution(rows, columns, False), Operands(inputs, outputs))
-        window = Window(0, 0, _ROWS, extent, rows.stride, rows.before)
+        window = Window(0, 0, _ROWS, *rows)
         windows = (window,) if _is_image(outputs[0]) and _is_image(inputs[0]) else ()
         return effects._replace(overlaps=known.overlaps, windows=windows)
 
     def _slides(
         self, operator: TfliteOperator, x: TfliteOperand, y: TfliteOperand
-    ) -> tuple[Slide, Slide, int] | None:
+    ) -> tuple[Slide, Slide] | None:
         """Return how windows move over rows and columns, and the rows under a window."""
         if len(x.shape) != 4 or len(y.shape) != 4 or operator.options is None:
             return None
@@ -241,11 +242,12 @@ class CodeWalk(RunnableWalk):
         if number(0, "b") == _SAME:
             for at, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
                 dim = x.shape[1 + at]
-                before[at] = max((-(-dim // stride) - 1) * stride + size - dim, 0) // 2
+                before[at] = same_padding(dim, stride, size) // 2
         image = operator.inputs[0]
         if image in self._padding:
             before = list(self._padding[image])
-        return Slide(strides[0], before[0]), Slide(strides[1], before[1]), sizes[0]
+        rows, columns = map(Slide, sizes, strides, before)
+        return rows, columns
 
     def _elementwise(self, operator: TfliteOperator, effects: Effects, y: TfliteOperand) -> Effects:
         """Return the effects for an operator that makes elements one after the other."""

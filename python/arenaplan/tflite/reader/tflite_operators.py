@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from arenaplan.graph import ops
+from arenaplan.graph.ops.window_ops import same_padding
 from arenaplan.tflite.reader.flatbuffer import Table as Options
 from arenaplan.tflite.reader.tflite_model import Quantization
 
@@ -124,8 +125,9 @@ def _windows(op: TfliteOp, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide]
     before = [0, 0]
     if op.option(0, "b") == _SAME:
         for at, (stride, extent) in enumerate(zip(strides, size, strict=True)):
-            before[at] = max((y[1 + at] - 1) * stride + extent - x[1 + at], 0) // 2
-    return ops.Slide(strides[0], before[0]), ops.Slide(strides[1], before[1])
+            before[at] = same_padding(x[1 + at], stride, extent) // 2
+    rows, columns = map(ops.Slide, size, strides, before)
+    return rows, columns
 
 
 def _convolution(slot: int, *, unrolls: bool) -> Callable[[TfliteOp], ops.Operator]:

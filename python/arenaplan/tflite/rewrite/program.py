@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
-from arenaplan.graph.ops.window_ops import Side, lead
+from arenaplan.graph.ops.window_ops import Axis, lead
 from arenaplan.tflite.rewrite.image_rows import Answer, RowWindow, Span, answers
 from arenaplan.tflite.rewrite.patch import Shape
 
@@ -134,8 +134,8 @@ class OperatorProgram:
             return 0
         key = (rule.window.stride, rule.window.across, operand, result, above, left)
         if key not in self._distances:
-            rows = Side(operand.rows, result.rows, rule.window.stride, above)
-            columns = Side(operand.columns, result.columns, rule.window.across, left)
+            rows = Axis(operand.rows, result.rows, 1, rule.window.stride, before=above)
+            columns = Axis(operand.columns, result.columns, 1, rule.window.across, before=left)
             self._distances[key] = lead(1, rows, columns, (operand.pixel, result.pixel), 1)
         return self._distances[key]
 

@@ -14,6 +14,7 @@ from functools import partial
 from math import prod
 from typing import Final, NamedTuple
 
+from arenaplan.graph.ops.window_ops import same_padding
 from arenaplan.tflite.runtime import kernels as reference
 from arenaplan.tflite.runtime.kernels import KernelSite, RuntimeKernel
 
@@ -50,20 +51,13 @@ def window_of(site: KernelSite, dilations: tuple[int, int]) -> ConvolutionWindow
     _, height, width, _ = site.shape("i0")
     _, kernel_height, kernel_width, _ = site.shape("i1")
     paddings = [
-        _padding(length, kernel, stride, step) if is_same else 0
+        same_padding(length, stride, (kernel - 1) * step + 1) // 2 if is_same else 0
         for length, kernel, stride, step in (
             (width, kernel_width, strides[0], steps[0]),
             (height, kernel_height, strides[1], steps[1]),
         )
     ]
     return ConvolutionWindow(*strides, *steps, *paddings)
-
-
-def _padding(length: int, kernel: int, stride: int, dilation: int) -> int:
-    """Return the padding in front of a row that is padded to ``ceil(length / stride)`` results."""
-    results = -(-length // stride)
-    effective = (kernel - 1) * dilation + 1
-    return max(0, (results - 1) * stride + effective - length) // 2
 
 
 def _columns(rows: int, *, mve: bool) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from arenaplan.graph.ops.window_ops import same_padding
 from arenaplan.train.gradients.gradient_rules import Gradients, Site, count, rule
 
 
@@ -24,7 +25,7 @@ def _window(
         before, after = [], []
         for k in range(rank):
             extent = (kernel[k] - 1) * dilations[k] + 1
-            total = max((made[2 + k] - 1) * strides[k] + extent - image[2 + k], 0)
+            total = same_padding(image[2 + k], strides[k], extent)
             small, large = total // 2, total - total // 2
             before.append(small if auto_pad == "SAME_UPPER" else large)
             after.append(large if auto_pad == "SAME_UPPER" else small)

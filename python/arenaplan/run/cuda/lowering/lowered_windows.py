@@ -18,6 +18,7 @@ import numpy as np
 
 from arenaplan.base.errors import InvalidAttribute
 from arenaplan.graph import Choice
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.cuda.device_work import DeviceProduct, Matrix, Work
 from arenaplan.run.cuda.lowering.site import (
     Builder,
@@ -31,7 +32,7 @@ from arenaplan.run.cuda.lowering.site import (
 from arenaplan.run.cuda.rates import BYTES, LAUNCH, PRODUCT
 from arenaplan.run.cuda.text import c_type, literal, row_major, wide
 from arenaplan.run.numpy.kernels.pool import pool_axes
-from arenaplan.run.numpy.kernels.windows import Axis, auto_pad_of, ints, window_axes
+from arenaplan.run.numpy.kernels.windows import auto_pad_of, ints, window_axes
 from arenaplan.run.numpy.registry import Signature, Tensor
 
 _FEW: Final = 8

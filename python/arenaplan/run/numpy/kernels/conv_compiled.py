@@ -19,11 +19,11 @@ import numpy as np
 
 from arenaplan._core import CompiledKernel, WindowSide, pack_weights, packed_weights
 from arenaplan.graph import Choice
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.compiled import is_enabled, sides
 from arenaplan.run.numpy.constants import Transformed, shared
 from arenaplan.run.numpy.kernels.conv_tiles import Area, Geometry, geometry, worthwhile
 from arenaplan.run.numpy.kernels.pieces import operand, result
-from arenaplan.run.numpy.kernels.windows import Axis
 from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, scratch_bytes
 
 COLUMNS = 48

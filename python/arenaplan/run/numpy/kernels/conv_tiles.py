@@ -13,7 +13,8 @@ import numpy as np
 from arenaplan.base.errors import ShapeMismatch
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box
-from arenaplan.run.numpy.kernels.windows import Axis, window_axes
+from arenaplan.graph.ops.window_ops import Axis
+from arenaplan.run.numpy.kernels.windows import window_axes
 from arenaplan.run.numpy.registry import Guests, Signature, Tensor, scratch_bytes
 
 CALLS, _TILE_CALLS, _GROUP_CALLS = 500.0, 2.2e3, 190.0

@@ -11,8 +11,9 @@ import numpy as np
 
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import TRAINING
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.kernels.pieces import operand, result
-from arenaplan.run.numpy.kernels.windows import Axis, ints
+from arenaplan.run.numpy.kernels.windows import ints
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 Index: TypeAlias = tuple[Any, ...]

@@ -20,11 +20,12 @@ import numpy as np
 from arenaplan._core import CompiledKernel
 from arenaplan.base.errors import InvalidAttribute
 from arenaplan.graph import Choice
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.compiled import is_enabled, sides
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.kernels.window_cuts import PLANES, POOL
-from arenaplan.run.numpy.kernels.windows import Axis, window_axes
+from arenaplan.run.numpy.kernels.windows import window_axes
 from arenaplan.run.numpy.registry import (
     INTERNAL,
     Run,

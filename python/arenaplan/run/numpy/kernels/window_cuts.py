@@ -14,10 +14,11 @@ from typing import Any
 
 from arenaplan.graph import ops
 from arenaplan.graph.ops.boxes import Box, Footprint, Uncuttable, is_whole, whole
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.cuts import footprint_of
 from arenaplan.run.numpy.kernels.conv_compiled import compiled_conv
 from arenaplan.run.numpy.kernels.conv_tiles import ROWS_OF, geometry
-from arenaplan.run.numpy.kernels.windows import Axis, window_axes
+from arenaplan.run.numpy.kernels.windows import window_axes
 from arenaplan.run.numpy.registry import Cut, Signature, Tensor
 
 _COMBINED = 0.1

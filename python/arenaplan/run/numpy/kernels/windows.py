@@ -3,77 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from arenaplan.base.errors import InvalidAttribute
+from arenaplan.graph.ops.window_ops import Axis, same_padding
 from arenaplan.run.numpy.registry import Signature
 from arenaplan.run.numpy.strided import as_strided
-
-
-class Axis(NamedTuple):
-    """One spatial dimension of a sliding window."""
-
-    size: int
-    """Input length."""
-    out: int
-    """Number of window positions."""
-    kernel: int
-    """Elements under the window."""
-    stride: int
-    dilation: int
-    before: int
-    """Padding in front."""
-    after: int
-    """Padding behind, as declared."""
-    skipped: int = 0
-    """Declared window elements ahead of the first element under this window."""
-
-    @property
-    def extent(self) -> int:
-        """Length from a window's first element to its last, inclusive."""
-        return (self.kernel - 1) * self.dilation + 1
-
-    @property
-    def padded(self) -> int:
-        """Length that windows reach over, at least the input behind its padding."""
-        return max(self.before + self.size, (self.out - 1) * self.stride + self.extent)
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether windows reach beyond the input."""
-        return self.before > 0 or self.padded > self.before + self.size
-
-    def within(self, position: int, low: int, high: int) -> int:
-        """Return how many elements under the window have indices in ``[low, high)``."""
-        start = position * self.stride - self.before
-        first = max(0, -((start - low) // self.dilation))
-        stop = min(self.kernel, -((start - high) // self.dilation))
-        return max(0, stop - first)
-
-    @property
-    def trimmed(self) -> Axis:
-        """The same windows without leading and trailing elements that are never in the input."""
-        outside = -(((self.out - 1) * self.stride - self.before) // self.dilation)
-        # No window may begin behind the input's first element.
-        skipped = max(0, min(outside, self.before // self.dilation, self.kernel - 1))
-        before = self.before - skipped * self.dilation
-        reached = -(-(self.size + before) // self.dilation)
-        kernel = max(1, min(self.kernel - skipped, reached))
-        return self._replace(kernel=kernel, before=before, skipped=self.skipped + skipped)
-
-    def positions(self, tap: int) -> tuple[int, int]:
-        """Return the range of window positions whose element ``tap`` is inside the input."""
-        offset = tap * self.dilation - self.before
-        first = max(0, -(offset // self.stride))
-        last = (self.size - 1 - offset) // self.stride
-        return first, max(first, min(self.out, last + 1))
-
-    def reads(self, tap: int, first: int, stop: int) -> slice:
-        """Return the input elements that window positions ``[first, stop)`` have at ``tap``."""
-        start = first * self.stride + tap * self.dilation - self.before
-        return slice(start, start + (stop - first - 1) * self.stride + 1, self.stride)
 
 
 def window_axes(signature: Signature, kernel_shape: Sequence[int]) -> list[Axis]:
@@ -103,7 +39,7 @@ def window_axes(signature: Signature, kernel_shape: Sequence[int]) -> list[Axis]
         if auto_pad == "VALID":
             before = after = 0
         elif auto_pad.startswith("SAME"):
-            total = max((-(-size // strides[k]) - 1) * strides[k] + extent - size, 0)
+            total = same_padding(size, strides[k], extent)
             before, after = total // 2, total - total // 2
             if auto_pad == "SAME_LOWER":
                 before, after = after, before

@@ -9,41 +9,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from arenaplan.graph.ops.window_ops import Axis, same_padding
 from arenaplan.run.numpy.registry import Run, Scratch, Signature, Tensor, scratch_bytes
 from arenaplan.run.numpy.tflite.tflite_facts import refused
 
 _SAME: Final = 0
 
 
-class ImageSide(NamedTuple):
-    """One dimension of windows over an image."""
-
-    size: int
-    """Image rows."""
-    made: int
-    """Result rows."""
-    taps: int
-    stride: int
-    dilation: int
-    before: int
-    """Padding before the first row."""
-
-    @property
-    def extent(self) -> int:
-        """Rows from the first to the last tap."""
-        return (self.taps - 1) * self.dilation + 1
-
-    def padded(self, count: int) -> int:
-        """Return the rows, with padding, under ``count`` neighboring windows."""
-        return (count - 1) * self.stride + self.extent
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether a window reaches over an edge."""
-        return self.before > 0 or self.padded(self.made) - self.before > self.size
-
-
-def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[ImageSide, ImageSide]:
+def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[Axis, Axis]:
     """
     Return rows and columns for an operator with windows.
 
@@ -55,7 +28,7 @@ def sides_of(signature: Signature, taps: tuple[int, int]) -> tuple[ImageSide, Im
     return _side(signature, 1, taps[0], "h"), _side(signature, 2, taps[1], "w")
 
 
-def _side(signature: Signature, axis: int, taps: int, letter: str) -> ImageSide:
+def _side(signature: Signature, axis: int, taps: int, letter: str) -> Axis:
     x, y = signature.input(0), signature.outputs[0]
     attributes = signature.attributes
     stride, dilation = attributes[f"stride_{letter}"], attributes.get(f"dilation_{letter}", 1)
@@ -68,8 +41,8 @@ def _side(signature: Signature, axis: int, taps: int, letter: str) -> ImageSide:
     before = 0
     if signature.attributes.get("padding", _SAME) == _SAME:
         # `ComputePadding`: the larger part of an odd number is behind.
-        before = max((-(-size // stride) - 1) * stride + extent - size, 0) // 2
-    return ImageSide(size, made, taps, stride, dilation, before)
+        before = same_padding(size, stride, extent) // 2
+    return Axis(size, made, taps, stride, dilation, before)
 
 
 class RowBlock(NamedTuple):
@@ -95,8 +68,8 @@ class Border:
     def __init__(
         self,
         image: Tensor,
-        rows: ImageSide,
-        columns: ImageSide,
+        rows: Axis,
+        columns: Axis,
         dtype: Any,
         fill: float,
         offset: float,
@@ -108,8 +81,8 @@ class Border:
     def shape(self, count: int) -> tuple[int, int, int]:
         """Return the copy's shape for ``count`` result rows."""
         return (
-            self.rows.padded(count),
-            self.columns.padded(self.columns.made),
+            self.rows.under(count),
+            self.columns.under(self.columns.out),
             self.image.shape[3],
         )
 
@@ -124,7 +97,7 @@ class Border:
     def load(self, x: np.ndarray, copy: np.ndarray, block: RowBlock) -> Run:
         """Return a function that writes the copy for a row block."""
         first = block.start * self.rows.stride - self.rows.before
-        count = self.rows.padded(block.stop - block.start)
+        count = self.rows.under(block.stop - block.start)
         top, bottom = max(first, 0), min(first + count, self.rows.size)
         left = self.columns.before
         right = min(copy.shape[1] - left, self.columns.size)
@@ -147,7 +120,7 @@ class Border:
         rows, columns = self.rows, self.columns
         return as_strided(
             copy,
-            (count, columns.made, rows.taps, columns.taps, self.image.shape[3]),
+            (count, columns.out, rows.kernel, columns.kernel, self.image.shape[3]),
             (
                 down * rows.stride,
                 across * columns.stride,

@@ -94,7 +94,7 @@ class TfliteConvolution(Unrolled):
 
     def scratch(self, count: int) -> int:
         """Return the bytes for making ``count`` rows at a time."""
-        pixels = count * self.columns.made
+        pixels = count * self.columns.out
         size = scratch_bytes((pixels, self.inner), self.dtype)
         size += scratch_bytes((pixels, self.channels), self.dtype)
         if self.is_real:
@@ -115,7 +115,7 @@ class TfliteConvolution(Unrolled):
     def bind(self, step: Step, count: int) -> list[Run]:
         """Return functions that make the rows, ``count`` at a time."""
         x, y, scratch = operand(step, 0), result(step), step.scratch()
-        pixels, width = count * self.columns.made, self.channels // self.groups
+        pixels, width = count * self.columns.out, self.channels // self.groups
         patches = scratch.array((pixels, self.inner), self.dtype)
         sums = scratch.array((pixels, self.channels), self.dtype)
         products = scratch.array((pixels, width), self.dtype) if self.is_real else None
@@ -123,8 +123,8 @@ class TfliteConvolution(Unrolled):
         finish = finish_of(self.signature, self.channels, is_real=self.is_real)
         matrices = self.matrices()
         runs: list[Run] = []
-        for block in blocks(x.shape[0], self.rows.made, count):
-            size = (block.stop - block.start) * self.columns.made
+        for block in blocks(x.shape[0], self.rows.out, count):
+            size = (block.stop - block.start) * self.columns.out
             output = y[block.image, block.start : block.stop].reshape(size, self.channels)
             for group in range(self.groups):
                 runs.append(self.unroll(x, copy, patches[:size], block, group))
@@ -143,7 +143,7 @@ class Depthwise(Separate):
 
     def scratch(self, count: int) -> int:
         """Return the bytes for making ``count`` rows at a time."""
-        pixels = count * self.columns.made
+        pixels = count * self.columns.out
         rescale = 0 if self.is_real else Rescale.scratch(self.channels, pixels)
         sums = scratch_bytes((pixels, self.channels), self.dtype)
         return rescale + self.border.scratch(count) + 2 * sums
@@ -151,17 +151,17 @@ class Depthwise(Separate):
     def bind(self, step: Step, count: int) -> list[Run]:
         """Return functions that make the rows, ``count`` at a time."""
         x, y, scratch = operand(step, 0), result(step), step.scratch()
-        shape = (count, self.columns.made, self.depth, self.channels // self.depth)
+        shape = (count, self.columns.out, self.depth, self.channels // self.depth)
         sums, products = (scratch.array(shape, self.dtype) for _ in range(2))
         copy = self.border.array(count, scratch)
         finish = finish_of(self.signature, self.channels, is_real=self.is_real)
         taps = self.weights.astype(self.dtype).reshape(
-            self.rows.taps, self.columns.taps, *shape[2:]
+            self.rows.kernel, self.columns.kernel, *shape[2:]
         )
         runs: list[Run] = []
-        for block in blocks(x.shape[0], self.rows.made, count):
+        for block in blocks(x.shape[0], self.rows.out, count):
             height = block.stop - block.start
-            size = height * self.columns.made
+            size = height * self.columns.out
             output = y[block.image, block.start : block.stop].reshape(size, self.channels)
             windows = self.border.windows(copy, height)[..., None]
             runs.append(self.border.load(x, copy, block))

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.kernels.pieces import operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
 from arenaplan.run.numpy.tflite.blocks import by_blocks
 from arenaplan.run.numpy.tflite.images import (
     Border,
-    ImageSide,
     blocks,
     row_counts,
     sides_of,
@@ -48,11 +48,11 @@ class _Pool:
 
     def counts(self) -> list[int]:
         """Return the numbers of rows that can be made at a time, the largest first."""
-        return row_counts(self.rows.made, self.columns.made)
+        return row_counts(self.rows.out, self.columns.out)
 
     def scratch(self, count: int) -> int:
         """Return the bytes for making ``count`` rows at a time."""
-        shape = (count, self.columns.made, self.image.shape[3])
+        shape = (count, self.columns.out, self.image.shape[3])
         border = self.border.scratch(count) if self.is_padded else 0
         return border + scratch_bytes(shape, self.dtype)
 
@@ -65,10 +65,10 @@ class _Pool:
         """Return functions that make the rows, ``count`` at a time."""
         x, y, scratch = operand(step, 0), result(step), step.scratch()
         copy = self.border.array(count, scratch) if self.is_padded else None
-        made = scratch.array((count, self.columns.made, x.shape[3]), self.dtype)
+        made = scratch.array((count, self.columns.out, x.shape[3]), self.dtype)
         sizes = _taps(self.rows)[:, None] * _taps(self.columns)[None, :]
         runs: list[Run] = []
-        for block in blocks(x.shape[0], self.rows.made, count):
+        for block in blocks(x.shape[0], self.rows.out, count):
             height = block.stop - block.start
             if copy is None:
                 windows = self.border.windows(
@@ -125,10 +125,10 @@ def _squares(parts: list[np.ndarray], made: np.ndarray) -> None:
                 np.add(sums, pixel * pixel, out=sums)
 
 
-def _taps(side: ImageSide) -> np.ndarray:
+def _taps(side: Axis) -> np.ndarray:
     """Return the number of image rows under each window."""
-    first = np.arange(side.made) * side.stride - side.before
-    return np.minimum(first + side.taps, side.size) - np.maximum(first, 0)
+    first = np.arange(side.out) * side.stride - side.before
+    return np.minimum(first + side.kernel, side.size) - np.maximum(first, 0)
 
 
 made_by_rows("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D", work=_Pool)

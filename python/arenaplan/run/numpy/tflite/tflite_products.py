@@ -83,7 +83,7 @@ class Windowed:
 
     def counts(self) -> list[int]:
         """Return the numbers of rows that can be made at a time, the largest first."""
-        return row_counts(self.rows.made, self.columns.made)
+        return row_counts(self.rows.out, self.columns.out)
 
 
 class Unrolled(Windowed):
@@ -103,7 +103,7 @@ class Unrolled(Windowed):
         """Whether windows are pixels."""
         sides = (self.rows, self.columns)
         return self.groups == 1 and all(
-            side.taps == side.stride == 1 and not side.is_padded and side.made == side.size
+            side.kernel == side.stride == 1 and not side.is_padded and side.out == side.size
             for side in sides
         )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from arenaplan.graph import Choice
+from arenaplan.graph.ops.window_ops import same_padding
 from arenaplan.run.numpy.kernels.pieces import operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.run.numpy.tflite.images import is_empty
@@ -48,7 +49,7 @@ class _Scatter:
         if attributes.get("padding", 0) == 0:
             for at, stride in enumerate(self.strides):
                 size, taps = y.shape[1 + at], self.weights.shape[1 + at]
-                self.before[at] = max((-(-size // stride) - 1) * stride + taps - size, 0) // 2
+                self.before[at] = same_padding(size, stride, taps) // 2
 
     def scratch(self) -> int:
         """Return the bytes for one image."""
