@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from onnx import helper
 
 import arenaplan as ap
-from arenaplan.base.errors import ShapeMismatch, UnsupportedOp
+from arenaplan.base.errors import PlannerError, ShapeMismatch, UnsupportedOp
 from quantized_models import MICROSOFT, Model
 from single_node import compare, expected, node_model
 
@@ -454,6 +455,97 @@ def test_grouped_attention_agrees_with_onnx_runtime(tmp_path: Path, step: Cached
         cuts = [np.s_[sample, :rows], *[np.s_[sample, :, :kept]] * 2]
         parts = zip(found, wanted, cuts, strict=True)
         compare(*zip(*((x[cut], y[cut]) for x, y, cut in parts), strict=True), 1e-5)
+
+
+BLOCK, ROOM = 16, 64
+
+
+def _layouts(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and columns of layouts: the own block, the first, and every other one before."""
+    blocks = ROOM // BLOCK
+    seen = [
+        [[c for c in range(r + 1) if c in (0, r) or (r + c + at) % 2] for r in range(blocks)]
+        for at in range(count)
+    ]
+    columns = [[c for row in layout for c in row] for layout in seen]
+    most = max(map(len, columns))
+    ends = [np.cumsum([0, *map(len, layout)]) for layout in seen]
+    padded = [row + [-1] * (most - len(row)) for row in columns]
+    return np.array(ends, np.int32), np.array(padded, np.int32)
+
+
+@pytest.mark.parametrize("rotary", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("layouts", [1, HEADS])
+@pytest.mark.parametrize(
+    ("rows", "lengths"), [(5, [5]), (40, [40]), (64, [64, 33]), (1, [1]), (1, [40, 64])]
+)
+def test_sparse_attention_agrees_with_onnx_runtime(
+    tmp_path: Path, rows: int, lengths: list[int], layouts: int, packed: bool, rotary: bool
+) -> None:
+    counts = [HEADS + 2 * KV_HEADS] if packed else [HEADS, KV_HEADS, KV_HEADS]
+    inputs: list[np.ndarray | None] = [f32(len(lengths), rows, n * WIDTH) for n in counts]
+    inputs += [None] * (3 - len(inputs))
+    inputs += [f32(len(lengths), KV_HEADS, ROOM, WIDTH) for _ in range(2)]
+    inputs += [*_layouts(layouts), i32(max(lengths)), i32(*lengths)]
+    angles = f32(ROOM, WIDTH // 2)
+    inputs += [np.cos(angles), np.sin(angles)] if rotary else []
+    attributes = {
+        "num_heads": HEADS,
+        "kv_num_heads": KV_HEADS,
+        "sparse_block_size": BLOCK,
+        "scale": 0.3,
+        "do_rotary": int(rotary),
+    }
+    constants = [5, 6, *([9, 10] if rotary else [])]
+    case = Case("SparseAttention", inputs, attributes, constants, ["float32"] * 3)
+    found = case.model(tmp_path).found()
+    for sample, length in enumerate(lengths):
+        # ONNX Runtime computes other heads than the first wrongly if a batch has shorter sequences.
+        kept, own = min(rows, length), slice(sample, sample + 1)
+        alone = [None if x is None else x[own, :kept] for x in inputs[:3]]
+        alone += [*(x[own] for x in inputs[3:5] if x is not None), *inputs[5:7], *[i32(length)] * 2]
+        folder = tmp_path / str(sample)
+        folder.mkdir()
+        wanted = _with_shared_caches(case._replace(inputs=[*alone, *inputs[9:]]).model(folder))
+        parts = zip(found, wanted, (kept, length, length), strict=True)
+        y, keys, values = ((x[own, ..., :end, :], z[..., :end, :]) for x, z, end in parts)
+        compare(*zip(y, keys, values, strict=True), 1e-5)
+
+
+def _with_shared_caches(model: Model) -> list[np.ndarray]:
+    """Return the results of ONNX Runtime, which writes new entries into the given caches."""
+    session = ort.InferenceSession(str(model.path), providers=["CPUExecutionProvider"])
+    bound, arrays = session.io_binding(), {n: np.array(x) for n, x in model.inputs.items()}
+    values = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+    for name, value in values.items():
+        bound.bind_ortvalue_input(name, value)
+    y, *caches = model.names
+    bound.bind_output(y)
+    for name, given in zip(caches, ("in3", "in4"), strict=True):
+        bound.bind_ortvalue_output(name, values[given])
+    session.run_with_iobinding(bound)
+    return [each.numpy().copy() for each in bound.get_outputs()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "problem"),
+    [
+        ([[0, 1, 3]], [[0, 0]], "do not count"),
+        ([[0, 1, 2]], [[0, 2]], "not from 0 to 1"),
+        ([[0, 1, 2]], [[0, 1]], "64 entries for 2 blocks of 16"),
+    ],
+)
+def test_layouts_of_sparse_attention_are_checked(
+    tmp_path: Path, rows: list[list[int]], columns: list[list[int]], problem: str
+) -> None:
+    inputs: list[np.ndarray | None] = [f32(1, 5, n * WIDTH) for n in (HEADS, KV_HEADS, KV_HEADS)]
+    inputs += [f32(1, KV_HEADS, ROOM, WIDTH) for _ in range(2)]
+    inputs += [np.array(rows, np.int32), np.array(columns, np.int32), i32(5), i32(5)]
+    attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS, "sparse_block_size": BLOCK}
+    model = Case("SparseAttention", inputs, attributes, [5, 6], ["float32"] * 3).model(tmp_path)
+    with pytest.raises(PlannerError, match=problem):
+        ap.load(model.path)
 
 
 @pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])

@@ -462,13 +462,8 @@ def _grouped(body: BodyBuilder) -> FunctionProto:
     body.refuse_attributes(qk_output=0)
     is_causal = op.integer("causal", 1)
     heads, kv_heads = _heads(body, "num_heads"), _heads(body, "kv_num_heads")
-    batch, rows, hidden = body.dims(0, 3)
-    names = [body.name(position) for position in range(3)]
-    if not names[1]:
-        width = _width(body, hidden, heads + 2 * kv_heads)
-        names = body.split(names[0], 2, heads * width, kv_heads * width, kv_heads * width)
-    else:
-        width = _width(body, hidden, heads)
+    batch, rows, _ = body.dims(0, 3)
+    names, width = _unpacked(body, heads, kv_heads)
     last = body("Cast", body.reshape(body.name(5), -1), to=_INT64)
     lengths = body("Add", last, body.constant([1]))
     fresh = body("Min", lengths, body.constant([rows]))
@@ -484,9 +479,8 @@ def _grouped(body: BodyBuilder) -> FunctionProto:
             scaled = body("RMSNormalization", apart, body.name(position), epsilon=least_square)
             names[at] = body.reshape(scaled, batch, rows, count * width)
     if op.integer("do_rotary", 0):
-        _turn(body, names, (heads, kv_heads), width, starts)
-    by_head = [body.reshape(name, batch, rows, kv_heads, width) for name in names[1:]]
-    new = [body("Transpose", name, perm=[0, 2, 1, 3]) for name in by_head]
+        _turn(body, names, (heads, kv_heads), width, starts, 7)
+    new = [_by_head(body, name, kv_heads, width) for name in names[1:]]
     new = [narrowed(body, at, name) for at, name in enumerate(new)]
     if is_causal:
         # Rows after a shorter prompt's end exist, too, but are never read.
@@ -509,19 +503,84 @@ def _grouped(body: BodyBuilder) -> FunctionProto:
     return body.function(y, *caches)
 
 
+def _unpacked(body: BodyBuilder, heads: int, kv_heads: int) -> tuple[list[str], int]:
+    """Return queries, keys and values, which may share an array, and the width of a head."""
+    names, hidden = [body.name(position) for position in range(3)], body.dims(0, 3)[2]
+    if names[1]:
+        return names, _width(body, hidden, heads)
+    width = _width(body, hidden, heads + 2 * kv_heads)
+    return body.split(names[0], 2, heads * width, kv_heads * width, kv_heads * width), width
+
+
+def _by_head(body: BodyBuilder, name: str, heads: int, width: int) -> str:
+    """Return keys or values with heads before tokens, as in a cache."""
+    batch, rows, _ = body.dims(0, 3)
+    return body("Transpose", body.reshape(name, batch, rows, heads, width), perm=[0, 2, 1, 3])
+
+
+def _sparse(body: BodyBuilder) -> FunctionProto:
+    """Attention of grouped heads on some blocks of keys; heads take turns with the layouts."""
+    op = body.op
+    heads, kv_heads = _heads(body, "num_heads"), _heads(body, "kv_num_heads")
+    batch, rows, _ = body.dims(0, 3)
+    room = body.dims(3, 4)[2]
+    names, width = _unpacked(body, heads, kv_heads)
+    known = body("Cast", body.reshape(body.name(8), -1), to=_INT64)
+    starts = body("Sub", known, body("Min", known, body.constant([rows])))
+    if op.integer("do_rotary", 0):
+        _turn(body, names, (heads, kv_heads), width, starts, 9)
+    new = [_by_head(body, name, kv_heads, width) for name in names[1:]]
+    caches = [body("TensorScatter", body.name(3 + at), each, starts) for at, each in enumerate(new)]
+    seen, size = _layouts(body), op.integer("sparse_block_size")
+    blocks, _ = divmod(room + size - 1, size)
+    if blocks > seen.shape[1]:
+        raise op.error(
+            ShapeMismatch, f"a cache of {room} entries for {seen.shape[1]} blocks of {size}"
+        )
+    where = _positions(body, starts, batch, rows, are_first=True)
+    block = body("Div", where, body.constant(size))
+    by_key = np.repeat(seen[np.arange(heads) % len(seen)], size, 2)[:, :, :room]
+    mask = body("Gather", body.constant(by_key, "bool"), block, axis=1)
+    operands = [
+        *(names[0], *caches, body("Transpose", mask, perm=[1, 0, 2, 3]), "", ""),
+        body("Add", starts, body.constant([rows])),
+    ]
+    (y,) = _attend(body, operands, (heads, kv_heads), 1, is_causal=1)
+    return body.function(y, *caches)
+
+
+def _layouts(body: BodyBuilder) -> np.ndarray:
+    """Return for each layout and block of queries the blocks of keys that the queries see."""
+    op = body.op
+    (count, ends), (also, most) = body.dims(5, 2), body.dims(6, 2)
+    rows, columns = op.array(5), op.array(6)
+    seen = np.zeros((count, max(ends - 1, 0), max(ends - 1, 0)), np.bool_)
+    steps = np.diff(rows, axis=1)
+    fits = count == also and ends > 1 and not rows[:, 0].any() and (steps >= 0).all()
+    if not fits or (rows[:, -1] > most).any():
+        raise op.error(InvalidOperand, "block_row_indices do not count the block_col_indices")
+    for layout, (widths, blocks) in enumerate(zip(steps, columns, strict=True)):
+        used = blocks[: widths.sum()]
+        if (used < 0).any() or (used >= ends - 1).any():
+            raise op.error(InvalidOperand, f"block_col_indices are not from 0 to {ends - 2}")
+        seen[layout, np.repeat(np.arange(ends - 1), widths), used] = True
+    return seen
+
+
 def _turn(
-    body: BodyBuilder, names: list[str], counts: Sequence[int], width: int, starts: str
+    body: BodyBuilder, names: list[str], counts: Sequence[int], width: int, starts: str, at: int
 ) -> None:
-    """Rotate queries and keys by position."""
+    """Rotate queries and keys by position; the tables are input ``at`` and the next."""
     batch, rows = body.op.input(0).shape[:2]
-    rotated = 2 * body.dims(7, 2)[1]
-    where = _positions(body, body.name(9) or starts, batch, rows, are_first=not body.name(9))
+    rotated = 2 * body.dims(at, 2)[1]
+    given = body.name(at + 2)
+    where = _positions(body, given or starts, batch, rows, are_first=not given)
     attributes: dict[str, Any] = {"interleaved": body.op.integer("rotary_interleaved", 0)}
     if rotated < width:
         attributes["rotary_embedding_dim"] = rotated
-    for at, count in enumerate(counts):
-        turned = [names[at], body.name(7), body.name(8), where]
-        names[at] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
+    for each, count in enumerate(counts):
+        turned = [names[each], body.name(at), body.name(at + 1), where]
+        names[each] = body("RotaryEmbedding", *turned, num_heads=count, **attributes)
 
 
 _INT64: Final = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
@@ -552,6 +611,7 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "RelativePositionBias": _relative_bias,
         "RotaryEmbedding": _rotary,
         "SkipGroupNorm": _skip_group_norm,
+        "SparseAttention": _sparse,
     },
 }
 """How to write an operator's function, by domain and name; ``None`` if not needed."""
