@@ -375,7 +375,7 @@ def test_a_command_reads_a_file_once_and_walks_a_signature_once(
         return walk(model, name, *given)
 
     monkeypatch.setattr(tflite_model, "_open_at_once", counted)
-    monkeypatch.setattr(files, "Walk", walking)
+    monkeypatch.setattr(files, "TfliteWalk", walking)
     for path, options in itertools.product((one, two), READERS[command]):
         opened.clear()
         walked.clear()

@@ -27,7 +27,7 @@ def tops(spans: Iterable[Rectangle], steps: int) -> list[int]:
 
     Examples
     --------
-    >>> tops([Span(0, 64, 0, 2), Span(64, 96, 1, 3)], 4)
+    >>> tops([Rectangle(0, 64, 0, 2), Rectangle(64, 96, 1, 3)], 4)
     [64, 96, 96, 0]
     """
     result = [0] * steps

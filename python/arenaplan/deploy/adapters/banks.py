@@ -140,9 +140,10 @@ def assign(
 
     Examples
     --------
-    >>> from arenaplan.deploy.adapters.banks import Bank, Buffer, assign
+    >>> from arenaplan.deploy.adapters.banks import Bank, BankedValue, assign
     >>> banks = [Bank("sram", 100, mem_id=1), Bank("psram", 1000, mem_id=2)]
-    >>> short, long, busy = Buffer(60, (0, 2), 2), Buffer(60, (0, 9), 2), Buffer(60, (2, 4), 2)
+    >>> lives = [((0, 2), 2), ((0, 9), 2), ((2, 4), 2)]
+    >>> short, long, busy = (BankedValue(60, live, reads) for live, reads in lives)
     >>> assign([short, long, busy], banks).places
     [(1, 0), (2, 0), (1, 0)]
     """

@@ -44,10 +44,10 @@ def column_major(product: DeviceProduct) -> ColumnMajor:
     Examples
     --------
     >>> import numpy as np
-    >>> from arenaplan.run.cuda.device_work import Matrix, Place, Product
-    >>> place = Place("value", 0)
+    >>> from arenaplan.run.cuda.device_work import Matrix, DevicePlace, DeviceProduct
+    >>> place = DevicePlace("value", 0)
     >>> a, b, c = (Matrix(place, 0, row, False, 0) for row in (3, 4, 4))
-    >>> column_major(Product(np.dtype("float32"), 2, 4, 3, a, b, c))[:3]
+    >>> column_major(DeviceProduct(np.dtype("float32"), 2, 4, 3, a, b, c))[:3]
     (4, 2, 3)
     """
 
