@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 
 from arenaplan.integrations import jax as apj  # noqa: E402
 from arenaplan.integrations.jax_replay import TracedArguments  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches"))
 from jax_steps import STEPS, JaxStep  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers:UserWarning")

@@ -36,6 +36,7 @@ __all__ = [
     "checkpoint_policy",
     "curve",
     "scheduled_step",
+    "schedules",
 ]
 
 COMPILER_OPTIONS: Final[Mapping[str, str]] = {"xla_disable_hlo_passes": "cse_barrier_expander"}
@@ -249,6 +250,21 @@ def scheduled_step(
     return min(fitting, key=lambda each: (each.extra_work, _compiled_bytes(each)))
 
 
+def schedules(
+    step: Callable[..., Any], args: Sequence[Any], donate: Donate = None, *, unroll: int = 0
+) -> Iterator[ScheduledStep]:
+    """
+    Yield up to 8 schedules, from the least extra work to the fewest bytes.
+
+    Parameters
+    ----------
+    step, args, donate, unroll
+        As for :func:`scheduled_step`.
+    """
+    _probe()
+    yield from _compiled(_forms(step, args, donate, unroll))
+
+
 def checkpoint_policy(
     loss: Callable[..., Any],
     args: Sequence[Any],
@@ -371,7 +387,7 @@ def _points(forms: Sequence[TracedArguments]) -> list[tuple[TracedArguments, Com
     """Return the points of all forms that no other point beats, from all bytes to the fewest."""
     found = []
     for form in forms:
-        for point in recompute_curve(form.graph).points:
+        for point in recompute_curve(form.graph, effort="fast").points:
             works = (_extra(x, form.work, forms[0].work) for x in (point.extra, point.bound))
             found.append((form, CompiledPoint(point.arena_bytes, None, *works)))
     found.sort(key=lambda pair: (pair[1].extra_work, pair[1].arena_bytes))
