@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -66,7 +67,9 @@ def compare(name: str) -> None:
         print(f"| {name} | {report} |", flush=True)
     for policy in POLICIES:
         with under_policy(getattr(jax.checkpoint_policies, policy)):
-            made = jax.jit(step.run, donate_argnums=step.donate, compiler_options=kept)
+            # A new function: JAX remembers the traces of old ones, without the policy.
+            fresh = partial(step.run)
+            made = jax.jit(fresh, donate_argnums=step.donate, compiler_options=kept)
             compiled = made.lower(*step.args).compile()
         most = compiled.memory_analysis().temp_size_in_bytes
         work = compiled.cost_analysis()["flops"]

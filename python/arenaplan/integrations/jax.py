@@ -169,11 +169,12 @@ class ScheduledStep:
         """Predicted and compiled bytes; the given step is compiled for comparison, too."""
         traced, plan = self._traced, self.plan
         works = [each.cost_analysis().get("flops", 0.0) for each in (self.compiled, traced.plain)]
+        is_counted = not traced.loops and not traced.is_written_out
         return CompiledReport(
             predicted_bytes=plan.arena_bytes - traced.argument_bytes,
             compiled_bytes=_temporary(self.compiled),
             plain_bytes=_temporary(traced.plain),
-            compiled_work=None if traced.loops else works[0] / max(works[1], 1) - 1,
+            compiled_work=works[0] / max(works[1], 1) - 1 if is_counted else None,
             extra_work=self.extra_work,
             bound=self.bound,
             repetitions=self._replay.repetitions,

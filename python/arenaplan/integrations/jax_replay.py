@@ -59,6 +59,8 @@ class TracedArguments:
         """Positions of donated arguments."""
         self.work = sum(node.cost for node in self.graph.nodes)
         """Work of a step in which each node runs once."""
+        self.is_written_out = bool(unroll or segments)
+        """Whether loops of the given step may be other loops, or none, in the graph."""
         self.loops = sum(bool(line.main.bodies) for line in self.program.lines)
         """Number of loops and branches, each a single node."""
         held = [value for value in values if value.kind in ("input", "state")]
