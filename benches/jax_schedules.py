@@ -5,14 +5,22 @@ Each row has the temporary memory of the compiled step in MiB, its floating-poin
 for a schedule, the predicted memory. Policies are on every block. Run it with JAX installed::
 
     python benches/jax_schedules.py [--layers 4] [--width 384]
+    python benches/jax_schedules.py --steps [NAME ...]
+
+With ``--steps``, small steps of many kinds: bytes and operations of each point on the curve, and
+for each policy the schedule with the fewest operations in as many bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
+import jax_steps
 import training_steps as steps
 
 from arenaplan.integrations import jax as apj
@@ -29,12 +37,58 @@ def row(name: str, compiled: Any, predicted: int | None = None) -> None:
     print(f"| {name} | {temporary / MIB:.1f} | {shown} | {work / 1e9:.1f} |", flush=True)
 
 
+@contextmanager
+def under_policy(policy: Any) -> Iterator[None]:
+    """Differentiate every loss, and run every block, under ``jax.checkpoint`` with a policy."""
+    whole, block = jax.value_and_grad, jax_steps.block
+
+    def under(loss: Any, *args: Any, **keywords: Any) -> Any:
+        return whole(jax.checkpoint(loss, policy=policy), *args, **keywords)
+
+    def remade(p: Any, x: Any, heads: int = 4, causal: bool = True) -> Any:
+        return jax.checkpoint(lambda p, x: block(p, x, heads, causal), policy=policy)(p, x)
+
+    jax.value_and_grad, jax_steps.block = under, remade
+    try:
+        yield
+    finally:
+        jax.value_and_grad, jax_steps.block = whole, block
+
+
+def compare(name: str) -> None:
+    """Print the points of a step's curve, and the policies beside schedules in as many bytes."""
+    step = jax_steps.STEPS[name]()
+    kept = dict(apj.COMPILER_OPTIONS)
+    found = []
+    for scheduled in apj.schedules(step.run, step.args, step.donate):
+        report = scheduled.report
+        work = scheduled.compiled.cost_analysis()["flops"]
+        found.append((report.compiled_bytes, work))
+        print(f"| {name} | {report} |", flush=True)
+    for policy in POLICIES:
+        with under_policy(getattr(jax.checkpoint_policies, policy)):
+            # A new function: JAX remembers the traces of old ones, without the policy.
+            fresh = partial(step.run)
+            made = jax.jit(fresh, donate_argnums=step.donate, compiler_options=kept)
+            compiled = made.lower(*step.args).compile()
+        most = compiled.memory_analysis().temp_size_in_bytes
+        work = compiled.cost_analysis()["flops"]
+        fitting = [other for size, other in found if size <= most]
+        least = f"{min(fitting) / work - 1:+.1%}" if fitting else "none"
+        print(f"| {name} | {policy} | {most:,} | {work:,.0f} | {least} |", flush=True)
+
+
 def main() -> None:
     """Print a table of one step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=384)
+    parser.add_argument("--steps", nargs="*")
     given = parser.parse_args()
+    if given.steps is not None:
+        for name in given.steps or jax_steps.STEPS:
+            compare(name)
+        return
     kept = dict(apj.COMPILER_OPTIONS)
     whole = steps.block
 

@@ -26,8 +26,8 @@ class InArena:
         Its arguments.
     donate : collection of int
         Donated arguments, as for :func:`arenaplan.from_train_step`.
-    unroll : int, default 0
-        Most rounds of loops that are written out.
+    loops : tuple of int, default (0, 0)
+        Most rounds of loops that are written out, and the number of loops that others become.
     options : dict
         Options of the plan. With a schedule, each execution reads and writes the values that
         :meth:`arenaplan.Graph.scheduled` gives it.
@@ -38,14 +38,14 @@ class InArena:
         function: Any,
         args: tuple[Any, ...],
         donate: Donate,
-        unroll: int = 0,
+        loops: tuple[int, int] = (0, 0),
         **options: Any,
     ):
         import jax
         from jax.extend import core
 
         self.jax = jax
-        traced = traced_step(function, args, donate, unroll)
+        traced = traced_step(function, args, donate, *loops)
         self.program = JaxprWalk(core).run(traced.jaxpr)
         self.emitter = importer.emitted(self.program, traced.pairs, traced.donated, "")
         self.graph = self.emitter.graph

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import jsonschema
@@ -187,6 +187,47 @@ def test_curves_fall():
     assert extra == sorted(extra)
     assert all(point.bound <= point.extra for point in curve.points)
     assert sizes[-1] >= curve.floor
+
+
+def chain(stages: int) -> ap.Graph:
+    """Return stages with equal bytes and equal work, and the way back."""
+    graph = ap.Graph("chain")
+    values = [graph.input("x", (64,))]
+    for at in range(stages):
+        spec = [(f"a{at}", (64,), "float32")]
+        values += graph.node("Stage", values[-1:], spec, pure=True, cost=1)
+    last = values[-1]
+    for at in reversed(range(stages)):
+        spec = [(f"g{at}", (64,), "float32")]
+        reads = [last, values[at]]
+        (last,) = graph.node("Back", reads, spec, in_place=[(0, 0)], pure=True, cost=1)
+    graph.output(last)
+    return graph
+
+
+@cache
+def reversal_steps(stages: int, slots: int) -> int:
+    """Return how often stages run to reverse a chain with so many checkpoints, at least."""
+    if stages <= 1:
+        return 0
+    if slots == 1:
+        return stages * (stages - 1) // 2
+    steps = reversal_steps
+    return min(k + steps(stages - k, slots - 1) + steps(k, slots) for k in range(1, stages))
+
+
+@pytest.mark.parametrize("stages", [16, 32])
+def test_chains_are_reversed_by_the_binomial_schedule(stages: int):
+    """
+    Work is that of the closed optimum (Griewank and Walther 2000) at every budget.
+
+    Besides checkpoints, a stage that runs again needs its operand, its result and a gradient.
+    """
+    for slots in range(2, stages - 3):
+        plan = ap.plan(chain(stages), recompute=(slots + 3) * 256)
+        most = reversal_steps(stages, slots) - (stages - 1)
+        assert plan.arena_bytes <= (slots + 3) * 256
+        assert round(plan.extra_cost * 2 * stages) <= most, slots
 
 
 def test_the_command_writes_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

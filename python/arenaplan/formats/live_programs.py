@@ -111,6 +111,7 @@ def from_train_step(
     *,
     name: str = "",
     unroll: int = 0,
+    segments: int = 0,
 ) -> Graph:
     """
     Read a whole JAX or PyTorch training step: forward, backward and update in one graph.
@@ -135,6 +136,10 @@ def from_train_step(
         JAX ``scan`` loops with at most so many rounds are unrolled, so that the body's nodes are
         planned, and may run again, one by one; the graph has the body's nodes for every round.
         Other loops are single nodes. PyTorch unrolls all Python loops.
+    segments : int, default 0
+        JAX ``scan`` loops with more rounds become so many loops, one after another, which may run
+        again one by one. Loops save fewer arrays for the backward pass: other arrays are computed
+        again by elementwise operators. 1 leaves a loop whole; 0 leaves all loops as they are.
 
     Returns
     -------
@@ -151,7 +156,7 @@ def from_train_step(
         If neither JAX nor PyTorch is installed.
     InvalidOption, IndexError, ValueError
         If ``step`` is not a function, a position names no argument or no fitting result, or
-        ``unroll`` is not a whole number >= 0.
+        ``unroll`` or ``segments`` is not a whole number >= 0.
     PlannerError
         If the step cannot be planned; the message names the place.
 
@@ -167,15 +172,17 @@ def from_train_step(
     """
     from arenaplan.formats import jaxpr, pt2
 
-    if isinstance(unroll, bool) or not isinstance(unroll, int):
-        raise InvalidOption(f"unroll: {unroll!r} is not a whole number")
-    if unroll < 0:
-        raise InvalidOption(f"unroll: {unroll} is below 0")
+    for option, count in (("unroll", unroll), ("segments", segments)):
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise InvalidOption(f"{option}: {count!r} is not a whole number")
+        if count < 0:
+            raise InvalidOption(f"{option}: {count} is below 0")
     if not callable(step):
         raise InvalidOption(f"{type(step).__name__!r} is not a function that makes a training step")
     if pt2.has_tensors(args):
         return pt2.graph_of_step(step, args, donate, name)
-    return jaxpr.graph_of_step(step, args, donate, name, unroll)
+    traced = jaxpr.traced_step(step, args, donate, unroll, segments)
+    return jaxpr.lines_of_step(traced, name)[1].graph
 
 
 def from_joint_graph(

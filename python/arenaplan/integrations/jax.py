@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from arenaplan._core import Plan
 from arenaplan.base.amounts import size_of
-from arenaplan.base.errors import fault
+from arenaplan.base.errors import PackingError, fault
 from arenaplan.formats.trees import Donate
 from arenaplan.graph import Graph
 from arenaplan.integrations.jax_names import named
@@ -35,6 +36,7 @@ __all__ = [
     "checkpoint_policy",
     "curve",
     "scheduled_step",
+    "schedules",
 ]
 
 COMPILER_OPTIONS: Final[Mapping[str, str]] = {"xla_disable_hlo_passes": "cse_barrier_expander"}
@@ -43,6 +45,8 @@ COMPILER_OPTIONS: Final[Mapping[str, str]] = {"xla_disable_hlo_passes": "cse_bar
 
 The omitted pass removes barriers before equal computations are merged for the last time.
 """
+_SEGMENTS: Final = 16
+"""Number of loops that a long loop becomes: each may run again by itself."""
 _POINTS: Final = 8
 """Most curve points that are compiled."""
 
@@ -56,8 +60,11 @@ class CompiledReport(NamedTuple):
     """Temporary memory of the compiled step: ``memory_analysis().temp_size_in_bytes``."""
     plain_bytes: int
     """Temporary memory of the given step, compiled without options."""
-    compiled_work: float
-    """Floating-point operations of the compiled step relative to the given step, less 1."""
+    compiled_work: float | None
+    """
+    Floating-point operations of the compiled step relative to the given step, less 1; ``None`` with
+    loops, whose rounds the compiler counts once.
+    """
     extra_work: float
     """Planned work of repetitions relative to the step; compilers fuse, and do less."""
     bound: float
@@ -73,14 +80,14 @@ class CompiledReport(NamedTuple):
         return self.compiled_bytes / max(self.predicted_bytes, 1)
 
     def __str__(self) -> str:
+        opaque = f"{self.loops} loops or branches run as they are (unroll= writes loops out)"
+        work = self.compiled_work
         text = (
             f"temporary memory: {self.compiled_bytes:,} bytes compiled, {self.predicted_bytes:,} "
             f"predicted, {self.plain_bytes:,} without a schedule; {self.repetitions} repetitions "
-            f"for {self.extra_work:.1%} more work (at least {self.bound:.1%}), "
-            f"{self.compiled_work:.1%} as compiled"
+            f"for {self.extra_work:.1%} more work (at least {self.bound:.1%})"
         )
-        opaque = f"; {self.loops} loops or branches run as they are (unroll= writes loops out)"
-        return text + (opaque if self.loops else "")
+        return f"{text}; {opaque}" if work is None else f"{text}, {work:.1%} as compiled"
 
 
 class CompiledPoint(NamedTuple):
@@ -105,9 +112,14 @@ class ScheduledStep:
     needs :data:`COMPILER_OPTIONS`, and donates by itself.
     """
 
-    def __init__(self, traced: TracedArguments, plan: Plan) -> None:
+    def __init__(self, traced: TracedArguments, plan: Plan, plain_work: int = 0) -> None:
         self.plan = plan
         """The plan, whose ``schedule`` lists the executions."""
+        plain_work = plain_work or traced.work
+        self.extra_work = _extra(plan.extra_cost, traced.work, plain_work)
+        """Planned work beyond the given step's, relative to the given step's."""
+        self.bound = _extra(plan.extra_bound, traced.work, plain_work)
+        """No schedule of the same nodes in as many bytes has less extra work."""
         self._traced = traced
         self._replay = Replay(traced, plan)
         functools.update_wrapper(self, traced.step, updated=())
@@ -157,15 +169,16 @@ class ScheduledStep:
         """Predicted and compiled bytes; the given step is compiled for comparison, too."""
         traced, plan = self._traced, self.plan
         works = [each.cost_analysis().get("flops", 0.0) for each in (self.compiled, traced.plain)]
+        is_counted = not traced.loops and not traced.is_written_out
         return CompiledReport(
             predicted_bytes=plan.arena_bytes - traced.argument_bytes,
             compiled_bytes=_temporary(self.compiled),
             plain_bytes=_temporary(traced.plain),
-            compiled_work=works[0] / works[1] - 1 if works[1] else 0.0,
-            extra_work=plan.extra_cost,
-            bound=plan.extra_bound,
+            compiled_work=works[0] / max(works[1], 1) - 1 if is_counted else None,
+            extra_work=self.extra_work,
+            bound=self.bound,
             repetitions=self._replay.repetitions,
-            loops=sum(bool(line.main.bodies) for line in traced.program.lines),
+            loops=traced.loops,
         )
 
 
@@ -218,16 +231,16 @@ def scheduled_step(
     >>> p, m, loss = step(p, m, x)                          # doctest: +SKIP
     """
     _probe()
-    traced = TracedArguments(step, args, donate, unroll)
+    forms = _forms(step, args, donate, unroll)
+    is_part = isinstance(recompute, str) and recompute.strip().endswith("%")
+    chosen = _scheduled(forms, recompute, is_part)
     if not fit:
-        return ScheduledStep(traced, _plan(traced, recompute))
-    if isinstance(recompute, str) and recompute.strip().endswith("%"):
-        # The goal is checked, and unreachable work is refused.
-        most = _plan(traced, recompute).extra_cost
-        fitting = [each for each in _compiled(traced) if each.plan.extra_cost <= most]
-        return min(fitting, key=_compiled_bytes)
+        return chosen
+    found = list(_compiled(forms))
+    if is_part:
+        fitting = [each for each in found if each.extra_work <= chosen.extra_work]
+        return min([*fitting, chosen], key=_compiled_bytes)
     most = size_of(recompute, "recompute")
-    found = list(_compiled(traced))
     fitting = [each for each in found if _compiled_bytes(each) <= most]
     if not fitting:
         least = min(map(_compiled_bytes, found))
@@ -235,7 +248,22 @@ def scheduled_step(
             "RecomputeExceeded",
             f"no schedule compiles to {most:,} bytes; the best one needs {least:,}",
         )
-    return min(fitting, key=lambda each: (each.plan.extra_cost, _compiled_bytes(each)))
+    return min(fitting, key=lambda each: (each.extra_work, _compiled_bytes(each)))
+
+
+def schedules(
+    step: Callable[..., Any], args: Sequence[Any], donate: Donate = None, *, unroll: int = 0
+) -> Iterator[ScheduledStep]:
+    """
+    Yield up to 8 schedules, from the least extra work to the fewest bytes.
+
+    Parameters
+    ----------
+    step, args, donate, unroll
+        As for :func:`scheduled_step`.
+    """
+    _probe()
+    yield from _compiled(_forms(step, args, donate, unroll))
 
 
 def checkpoint_policy(
@@ -312,11 +340,43 @@ def curve(
     compiles : bool, default False
         Compile the step at up to 8 points, and return these points.
     """
-    traced = TracedArguments(step, args, donate, unroll)
+    forms = _forms(step, args, donate, unroll)
     if compiles:
-        return [_point(scheduled) for scheduled in _compiled(traced)]
-    points = recompute_curve(traced.graph).points
-    return [CompiledPoint(p.arena_bytes, None, p.extra, p.bound) for p in points]
+        return [_point(scheduled) for scheduled in _compiled(forms)]
+    return [point for _, point in _points(forms)]
+
+
+def _forms(
+    step: Callable[..., Any], args: Sequence[Any], donate: Donate, unroll: int
+) -> list[TracedArguments]:
+    """Return a step as it is, and with loops that save less, whole and cut."""
+    forms = [TracedArguments(step, args, donate, unroll)]
+    if forms[0].loops:
+        forms += (TracedArguments(step, args, donate, unroll, cut) for cut in (1, _SEGMENTS))
+    return forms
+
+
+def _scheduled(
+    forms: Sequence[TracedArguments], recompute: str | int, is_part: bool
+) -> ScheduledStep:
+    """Return the schedule with the least work in so many bytes, or with the fewest bytes."""
+    plain, found, refused = forms[0].work, [], None
+    most = float(str(recompute).strip().removesuffix("%")) / 100 if is_part else 0.0
+    for form in forms:
+        goal = recompute
+        if is_part and form is not forms[0]:
+            rest = (1 + most) * plain / form.work - 1
+            if rest < 0:
+                continue
+            goal = f"{100 * rest:.6f}%"
+        try:
+            found.append(ScheduledStep(form, _plan(form, goal), plain))
+        except PackingError as error:
+            refused = error
+    if refused is not None and not found:
+        raise refused
+    bytes_first = itemgetter(1, 0) if is_part else itemgetter(0, 1)
+    return min(found, key=lambda each: bytes_first((each.extra_work, each.plan.arena_bytes)))
 
 
 def _plan(traced: TracedArguments, recompute: str | int) -> Plan:
@@ -324,19 +384,38 @@ def _plan(traced: TracedArguments, recompute: str | int) -> Plan:
     return make_plan(traced.graph, recompute=recompute, effort="fast")
 
 
-def _compiled(traced: TracedArguments) -> Iterator[ScheduledStep]:
+def _points(forms: Sequence[TracedArguments]) -> list[tuple[TracedArguments, CompiledPoint]]:
+    """Return the points of all forms that no other point beats, from all bytes to the fewest."""
+    found = []
+    for form in forms:
+        for point in recompute_curve(form.graph, effort="fast").points:
+            works = (_extra(x, form.work, forms[0].work) for x in (point.extra, point.bound))
+            found.append((form, CompiledPoint(point.arena_bytes, None, *works)))
+    found.sort(key=lambda pair: (pair[1].extra_work, pair[1].arena_bytes))
+    kept: list[tuple[TracedArguments, CompiledPoint]] = []
+    for pair in found:
+        if not kept or pair[1].arena_bytes < kept[-1][1].arena_bytes:
+            kept.append(pair)
+    return kept
+
+
+def _extra(extra: float, work: int, plain_work: int) -> float:
+    """Return extra work relative to the plain work, from extra work relative to other work."""
+    return extra if work == plain_work else (1 + extra) * work / plain_work - 1
+
+
+def _compiled(forms: Sequence[TracedArguments]) -> Iterator[ScheduledStep]:
     """Yield schedules from all bytes to the fewest, some points of the curve apart."""
-    points = recompute_curve(traced.graph).points
+    points = _points(forms)
     count = min(len(points), _POINTS)
     for k in range(count):
-        point = points[k * (len(points) - 1) // max(count - 1, 1)]
-        yield ScheduledStep(traced, _plan(traced, point.arena_bytes))
+        form, point = points[k * (len(points) - 1) // max(count - 1, 1)]
+        yield ScheduledStep(form, _plan(form, point.arena_bytes), forms[0].work)
 
 
 def _point(scheduled: ScheduledStep) -> CompiledPoint:
-    plan = scheduled.plan
-    compiled = _compiled_bytes(scheduled)
-    return CompiledPoint(plan.arena_bytes, compiled, plan.extra_cost, plan.extra_bound)
+    plan, compiled = scheduled.plan, _compiled_bytes(scheduled)
+    return CompiledPoint(plan.arena_bytes, compiled, scheduled.extra_work, scheduled.bound)
 
 
 def _compiled_bytes(scheduled: ScheduledStep) -> int:

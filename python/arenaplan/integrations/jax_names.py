@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, Final
 
+from arenaplan.formats.jaxpr.unroll import applied
+
 _PREFIX: Final = "arenaplan."
 _CALLS: Final = ("closed_call", "core_call", "jit", "pjit")
 """Calls without rules, whose arrays get names, too."""
@@ -57,13 +59,3 @@ def _labeled(array: Any, names: Iterator[str]) -> Any:
     if not array.shape or not numpy.issubdtype(array.dtype, numpy.floating):
         return array
     return checkpoint_name(array, next(names))
-
-
-def applied(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return the results of a JAX equation."""
-    params, functions = equation.primitive.get_bind_params(equation.params), ()
-    if isinstance(params, tuple):  # Older JAX versions take called functions apart.
-        functions, params = params
-    with equation.ctx.manager:
-        made = equation.primitive.bind(*functions, *operands, **params)
-    return made if equation.primitive.multiple_results else [made]

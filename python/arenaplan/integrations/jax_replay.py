@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from arenaplan.base.errors import fault
-from arenaplan.formats.jaxpr import lines_of_step
+from arenaplan.formats.jaxpr import lines_of_step, traced_step
 from arenaplan.formats.jaxpr.jaxpr_program import Equation, JaxprArray, JaxprProgram, Line, Number
+from arenaplan.formats.jaxpr.unroll import applied
 from arenaplan.formats.trees import Donate
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.ops import array_bytes
-from arenaplan.integrations.jax_names import applied
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -24,16 +26,25 @@ class TracedArguments:
 
     Parameters
     ----------
-    step, args, donate, unroll
+    step, args, donate, unroll, segments
         As for :func:`arenaplan.from_train_step`.
     """
 
-    def __init__(self, step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0) -> None:
+    def __init__(
+        self,
+        step: Any,
+        args: Sequence[Any],
+        donate: Donate,
+        unroll: int = 0,
+        segments: int = 0,
+    ) -> None:
         import jax
 
         self.step = step
         self.args = tuple(args)
-        self.program, self.emitter = lines_of_step(step, args, donate, unroll=unroll)
+        self.program, self.emitter = lines_of_step(
+            traced_step(step, args, donate, unroll, segments)
+        )
         self.graph: Graph = self.emitter.graph
         shapes, results = jax.eval_shape(lambda *given: (given, step(*given)), *args)
         self.results = jax.tree.structure(results)
@@ -46,6 +57,12 @@ class TracedArguments:
         found = [{next(kinds) for _ in jax.tree.leaves(part)} for part in shapes]
         self.donated = tuple(at for at, part in enumerate(found) if part == {"state"})
         """Positions of donated arguments."""
+        self.work = sum(node.cost for node in self.graph.nodes)
+        """Work of a step in which each node runs once."""
+        self.is_written_out = bool(unroll or segments)
+        """Whether loops of the given step may be other loops, or none, in the graph."""
+        self.loops = sum(bool(line.main.bodies) for line in self.program.lines)
+        """Number of loops and branches, each a single node."""
         held = [value for value in values if value.kind in ("input", "state")]
         self.argument_bytes = sum(array_bytes(value.shape, value.dtype) for value in held)
 
@@ -115,12 +132,13 @@ class Replay:
         """For each array, the value that the first execution makes."""
         order = [runs.nodes[index] for index in plan.order]
         waits = _waits(runs, order)
+        fronts = _fronts(order, len(graph.nodes))
         self._steps: list[_Step] = []
         for place, node in enumerate(order):
             again = node.index >= len(graph.nodes)
             # A repetition is named after the repeated node: ``n#2``.
             name = node.name.rpartition("#")[0] if again else node.name
-            self._steps.append(_Step(lines[name], node, again, waits.get(place, [])))
+            self._steps.append(_Step(lines[name], node, again, waits.get(place, []), fronts[place]))
 
     @property
     def repetitions(self) -> int:
@@ -141,6 +159,42 @@ class _Step(NamedTuple):
     """Whether the node has run before."""
     waits: list[int]
     """Values that must be there before, although the node does not read these values."""
+    front: int | None
+    """The value that a repetition waits for: a result of the executions before."""
+
+
+def _ancestors(order: Sequence[Node]) -> tuple[list[int], dict[int, int]]:
+    """Return by place the places that an execution depends on, as bits, and the last use."""
+    makers = {value: place for place, node in enumerate(order) for value in node.outputs}
+    before: list[int] = []
+    last = dict[int, int]()
+    for place, node in enumerate(order):
+        found = 1 << place
+        for value in node.inputs:
+            last[makers.get(value, place)] = place
+            found |= before[makers[value]] if value in makers else 0
+        before.append(found)
+    return before, last
+
+
+def _fronts(order: Sequence[Node], count: int) -> list[int | None]:
+    """
+    Return by place the value of the executions before that depends on the most executions.
+
+    The execution just before may depend on arguments alone, so that a compiler runs the execution
+    early; dead values are not waited for.
+    """
+    before, last = _ancestors(order)
+    fronts: list[int | None] = []
+    alive: list[tuple[int, int, int]] = []
+    for place, node in enumerate(order):
+        previous = alive[-1:]
+        alive = [it for it in alive if last.get(it[1], it[1]) >= place] or previous
+        fronts.append(max(alive, default=(0, 0, None))[2])
+        made = [x for x in node.outputs if x is not None]
+        if made and node.index < count:
+            alive.append((before[place].bit_count(), place, made[0]))
+    return fronts
 
 
 def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
@@ -151,15 +205,7 @@ def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
     replaced by a dependent result that is alive.
     """
     makers = {value: place for place, node in enumerate(order) for value in node.outputs}
-    before: list[int] = []
-    """For each place, the places before, as bits."""
-    last = dict[int, int]()
-    for place, node in enumerate(order):
-        found = 1 << place
-        for value in node.inputs:
-            last[makers.get(value, place)] = place
-            found |= before[makers[value]] if value in makers else 0
-        before.append(found)
+    before, last = _ancestors(order)
     waits: dict[int, list[int]] = {}
     for value, into in graph.write_backs:
         place = makers[value]
@@ -197,8 +243,7 @@ class _Run:
             self._write(tensor, array)
         for line in program.ahead:
             self._line(line, self._read)
-        latest: Any = None
-        for line, node, again, waits in steps:
+        for line, node, again, waits, front in steps:
             pairs = [
                 *zip(line.inputs, node.inputs, strict=False),
                 *zip(line.outputs, node.outputs, strict=False),
@@ -211,17 +256,15 @@ class _Run:
             # A computation that several lines repeat is a repetition, too.
             again_inside = not self._ran.isdisjoint(line.before)
             self._ran.update(line.equations)
-            if (again or again_inside) and latest is not None:
-                read = self._behind(line, [latest])
+            if (again or again_inside) and front is not None:
+                read = self._behind(line, [self._made[front]])
             elif waits:
                 read = self._behind(line, [self._made[value] for value in waits])
             else:
                 read = self._read
-            results = self._line(line, read)
+            self._line(line, read)
             if again:
                 self._again.update(at for at in node.outputs if at is not None)
-            elif results:
-                latest = results[0]
         self._meaning.update(first)
         return [None if atom is None else self._read(atom) for atom in program.outputs]
 
@@ -256,16 +299,15 @@ class _Run:
         held = dict(zip(wanted, passed, strict=False))
         return lambda atom: held[atom] if atom in held else self._read(atom)
 
-    def _line(self, line: Line, read: Callable[[Any], Any]) -> list[Any]:
-        """Run a line's equations, and return the resulting arrays."""
+    def _line(self, line: Line, read: Callable[[Any], Any]) -> None:
+        """Run a line's equations."""
         local: dict[Any, Any] = {}
         for equation in line.equations:
             operands = [local[x] if x in local else read(x) for x in equation.inputs]
             local.update(zip(equation.outputs, bound(equation, operands), strict=True))
-        found = [tensor for tensor in line.outputs if tensor is not None]
-        for tensor in found:
-            self._write(tensor, local[tensor])
-        return [local[tensor] for tensor in found]
+        for tensor in line.outputs:
+            if tensor is not None:
+                self._write(tensor, local[tensor])
 
 
 def bound(equation: Equation, operands: Sequence[Any]) -> Sequence[Any]:
@@ -278,4 +320,38 @@ def bound(equation: Equation, operands: Sequence[Any]) -> Sequence[Any]:
         assert result is not None, "a copy has a result"
         array = lax.convert_element_type(operands[0], result.dtype)
         return [lax.broadcast(array, result.shape) if array.shape == () else array]
+    if source.primitive.name == "scan" and len(source.outvars) > source.params["num_carry"]:
+        return _stacked(source, operands)
     return applied(source, operands)
+
+
+def _stacked(equation: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    """
+    Return the results of a loop that stacks rows.
+
+    XLA begins stacks with zeros, which depend on nothing: so a compiler makes the stacks of all
+    loops when the program begins. Here, zeros depend on the loop's operands.
+    """
+    from jax import dtypes, lax
+    from jax.extend import core
+
+    params = equation.params
+    fixed, carried = params["num_consts"], params["num_carry"]
+    types = [x.aval for x in equation.outvars[carried:]]
+    if any(dtypes.issubdtype(type_.dtype, dtypes.extended) for type_ in types):
+        return applied(equation, operands)
+    zero, *_ = lax.optimization_barrier((np.zeros((), np.float32), *operands))
+    stacks = [lax.full(type_.shape, zero.astype(type_.dtype)) for type_ in types]
+    run = core.jaxpr_as_fun(params["jaxpr"])
+
+    def step(state: Any, given: Any) -> Any:
+        (carry, stacks), (at, *rows) = state, given
+        made = run(*operands[:fixed], *carry, *rows)
+        rows = zip(stacks, made[carried:], strict=True)
+        stacks = [lax.dynamic_update_index_in_dim(stack, row, at, 0) for stack, row in rows]
+        return (made[:carried], stacks), ()
+
+    scanned = [np.arange(params["length"], dtype=np.uint32), *operands[fixed + carried :]]
+    start = (list(operands[fixed : fixed + carried]), stacks)
+    (carry, stacks), _ = lax.scan(step, start, scanned, reverse=params["reverse"])
+    return [*carry, *stacks]

@@ -20,14 +20,14 @@ from arenaplan.formats.jaxpr.emit import Emitter
 from arenaplan.formats.jaxpr.fold import fold
 from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types, write_back
 from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray, JaxprProgram
-from arenaplan.formats.jaxpr.jaxpr_step import donated_inputs, traced_step
+from arenaplan.formats.jaxpr.jaxpr_step import JaxprStep, donated_inputs, traced_step
 from arenaplan.formats.jaxpr.jaxpr_walk import JaxprWalk
-from arenaplan.formats.trees import Donate, DonatedPair
+from arenaplan.formats.trees import DonatedPair
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
 
-__all__ = ["graph_of_jaxpr", "graph_of_step", "lines_of_step"]
+__all__ = ["graph_of_jaxpr", "lines_of_step", "traced_step"]
 
 
 def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
@@ -47,18 +47,10 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     return emitted(program, pairs_of_types(donated, types_in, types_out), donated, name).graph
 
 
-def graph_of_step(step: Any, args: Sequence[Any], donate: Donate, name: str, unroll: int) -> Graph:
-    """Read a training step: see :func:`arenaplan.from_train_step`."""
-    return lines_of_step(step, args, donate, name, unroll)[1].graph
-
-
-def lines_of_step(
-    step: Any, args: Sequence[Any], donate: Donate, name: str = "", unroll: int = 0
-) -> tuple[JaxprProgram, Emitter]:
+def lines_of_step(traced: JaxprStep, name: str = "") -> tuple[JaxprProgram, Emitter]:
     """Read a training step as lines, and as a graph with a node per line."""
     from jax.extend import core
 
-    traced = traced_step(step, args, donate, unroll)
     program = JaxprWalk(core).run(traced.jaxpr)
     return program, emitted(program, traced.pairs, traced.donated, name)
 

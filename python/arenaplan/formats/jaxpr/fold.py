@@ -45,7 +45,7 @@ Most equations that recompute an array from numbers at each reader. Masks and po
 Longer formulas cost more than the array's bytes.
 """
 
-_INDEX_MAPS: Final = frozenset(
+INDEX_MAPS: Final = frozenset(
     [
         *("broadcast_in_dim", "copy", "copy_p", "expand_dims", "reshape", "rev", "slice"),
         *("squeeze", "stop_gradient", "transpose"),
@@ -158,7 +158,7 @@ def generate(program: JaxprProgram) -> None:
 def _chain(equation: Equation, chains: dict[JaxprArray, list[Equation]]) -> list[Equation] | None:
     """Return the equations that compute a result from numbers alone, ``None`` if none do."""
     if not (
-        equation.is_elementwise or equation.primitive == "iota" or equation.primitive in _INDEX_MAPS
+        equation.is_elementwise or equation.primitive == "iota" or equation.primitive in INDEX_MAPS
     ):
         return None
     chain: list[Equation] = []

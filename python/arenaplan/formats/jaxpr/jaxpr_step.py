@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from arenaplan.formats.jaxpr.jaxpr_operators import CALLS
+from arenaplan.formats.jaxpr.leaner_loops import lean
 from arenaplan.formats.jaxpr.unroll import unrolled
 from arenaplan.formats.trees import Donate, DonatedPair, donated_pairs, subtree
 
@@ -20,7 +21,9 @@ class JaxprStep(NamedTuple):
     """Positions of all donated inputs."""
 
 
-def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0) -> JaxprStep:
+def traced_step(
+    step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0, segments: int = 0
+) -> JaxprStep:
     """
     Trace a step.
 
@@ -50,8 +53,10 @@ def traced_step(step: Any, args: Sequence[Any], donate: Donate, unroll: int = 0)
             if part.leaves and marked.issuperset(range(part.first, part.first + part.leaves))
         ]
     pairs, donated = donated_pairs(arguments, results, donate)
-    if unroll:
-        jaxpr = unrolled(jaxpr, unroll)
+    if segments:
+        jaxpr = lean(jaxpr, max(unroll, segments))
+    if unroll or segments:
+        jaxpr = unrolled(jaxpr, unroll, segments)
     return JaxprStep(jaxpr, pairs, donated)
 
 

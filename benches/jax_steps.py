@@ -332,10 +332,173 @@ def contrastive() -> JaxStep:
     return momentum(loss, p, draw(256, d), draw(256, d))
 
 
+def lstm() -> JaxStep:
+    """Long short-term memory over 64 rounds by ``scan``."""
+    draw, d = Draw(12), 32
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        def cell(state: Any, x: Any) -> Any:
+            h, c = state
+            i, f, g, o = jnp.split(dense(p["cell"], jnp.concatenate([h, x], -1)), 4, -1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+        (h, _), _ = lax.scan(cell, (jnp.zeros((16, d)), jnp.zeros((16, d))), x)
+        return jnp.mean((dense(p["out"], h) - y) ** 2)
+
+    p = {"cell": draw.dense(2 * d, 4 * d), "out": draw.dense(d, d)}
+    return momentum(loss, p, draw(64, 16, d), draw(16, d))
+
+
+def gru() -> JaxStep:
+    """Gated units over 64 rounds by ``scan``, all of whose results are read."""
+    draw, d = Draw(13), 32
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        def cell(h: Any, x: Any) -> Any:
+            z, r = jnp.split(jax.nn.sigmoid(dense(p["gates"], jnp.concatenate([h, x], -1))), 2, -1)
+            h = z * h + (1 - z) * jnp.tanh(dense(p["new"], jnp.concatenate([r * h, x], -1)))
+            return h, h
+
+        _, found = lax.scan(cell, jnp.zeros((16, d)), x)
+        return jnp.mean((dense(p["out"], found) - y) ** 2)
+
+    p = {"gates": draw.dense(2 * d, 2 * d), "new": draw.dense(2 * d, d), "out": draw.dense(d, d)}
+    return momentum(loss, p, draw(64, 16, d), draw(64, 16, d))
+
+
+def mixer() -> JaxStep:
+    """Layers across positions and across channels in turn."""
+    draw, d, t = Draw(14), 32, 24
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        for part in p:
+            across = jnp.swapaxes(norm(x), 1, 2)
+            across = dense(part["t2"], jax.nn.gelu(dense(part["t1"], across)))
+            x = x + jnp.swapaxes(across, 1, 2)
+            x = x + dense(part["c2"], jax.nn.gelu(dense(part["c1"], norm(x))))
+        return jnp.mean((x - y) ** 2)
+
+    p = [
+        {
+            "t1": draw.dense(t, 2 * t), "t2": draw.dense(2 * t, t),
+            "c1": draw.dense(d, 2 * d), "c2": draw.dense(2 * d, d),
+        }
+        for _ in range(3)
+    ]  # fmt: skip
+    return momentum(loss, p, draw(16, t, d), draw(16, t, d))
+
+
+def normalized() -> JaxStep:
+    """Convolutions with batch normalization and joins."""
+    draw, c = Draw(15), 12
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        for w in p:
+            layout = ("NHWC", "HWIO", "NHWC")
+            h = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layout)
+            mean = jnp.mean(h, (0, 1, 2))
+            h = (h - mean) * lax.rsqrt(jnp.mean((h - mean) ** 2, (0, 1, 2)) + 1e-5)
+            x = jax.nn.relu(h) + x
+        return jnp.mean((x - y) ** 2)
+
+    p = [draw(3, 3, c, c, scale=0.1) for _ in range(5)]
+    return momentum(loss, p, draw(8, 12, 12, c), draw(8, 12, 12, c))
+
+
+def variational() -> JaxStep:
+    """An autoencoder with a random code (a key is an argument)."""
+    draw, d = Draw(16), 64
+
+    def loss(p: Any, x: Any, key: Any) -> Any:
+        h = x
+        for part in p["encoder"]:
+            h = jax.nn.softplus(dense(part, h))
+        mean, scale = jnp.split(dense(p["code"], h), 2, -1)
+        h = mean + jnp.exp(scale / 2) * jax.random.normal(key, mean.shape)
+        for part in p["decoder"]:
+            h = jax.nn.softplus(dense(part, h))
+        distance = jnp.mean(mean**2 + jnp.exp(scale) - scale)
+        return jnp.mean((dense(p["out"], h) - x) ** 2) + 0.1 * distance
+
+    p = {"encoder": [draw.dense(d, d) for _ in range(3)], "code": draw.dense(d, 2 * d)}
+    p |= {"decoder": [draw.dense(d, d) for _ in range(3)], "out": draw.dense(d, d)}
+    return momentum(loss, p, draw(256, d), jax.random.key(7))
+
+
+def sharpness() -> JaxStep:
+    """Two gradients per step: the second one at parameters that the first one moves."""
+    draw, d = Draw(17), 48
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        for part in p:
+            x = x + jax.nn.gelu(dense(part, norm(x)))
+        return jnp.mean((x - y) ** 2)
+
+    def run(p: Any, m: Any, x: Any, y: Any) -> Any:
+        value, grads = jax.value_and_grad(loss)(p, x, y)
+        length = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(grads)))
+        moved = jax.tree.map(lambda p, g: p + 0.05 * g / length, p, grads)
+        grads = jax.grad(loss)(moved, x, y)
+        m = jax.tree.map(lambda m, g: 0.9 * m + g, m, grads)
+        return jax.tree.map(lambda p, m: p - 0.01 * m, p, m), m, value
+
+    p = [draw.dense(d, d) for _ in range(4)]
+    return JaxStep(run, (p, jax.tree.map(jnp.zeros_like, p), draw(256, d), draw(256, d)))
+
+
+def fourier() -> JaxStep:
+    """Layers on the lowest frequencies of a signal (a Fourier operator)."""
+    draw, d = Draw(18), 24
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        for part in p:
+            low = jnp.fft.rfft(x, axis=1)[:, :8]
+            low = jnp.einsum("bfd,fde->bfe", low, part["real"] + 1j * part["imaginary"])
+            low = jnp.pad(low, ((0, 0), (0, x.shape[1] // 2 - 7), (0, 0)))
+            x = jax.nn.gelu(jnp.fft.irfft(low, axis=1) + dense(part["here"], x))
+        return jnp.mean((x - y) ** 2)
+
+    shape = (8, d, d)
+    p = [
+        {"real": draw(*shape, scale=0.1), "imaginary": draw(*shape, scale=0.1)}
+        | {"here": draw.dense(d, d)}
+        for _ in range(3)
+    ]
+    return momentum(loss, p, draw(8, 64, d), draw(8, 64, d))
+
+
+def pair() -> JaxStep:
+    """Two networks, each with a loss of its own through the other (adversaries)."""
+    draw, d = Draw(19), 32
+
+    def network(p: Any, x: Any) -> Any:
+        for part in p[:-1]:
+            x = jax.nn.leaky_relu(dense(part, x))
+        return dense(p[-1], x)
+
+    def run(g: Any, c: Any, noise: Any, real: Any) -> Any:
+        def makes(g: Any) -> Any:
+            return jnp.mean(jax.nn.softplus(-network(c, network(g, noise))))
+
+        def tells(c: Any) -> Any:
+            made = network(c, network(g, noise))
+            return jnp.mean(jax.nn.softplus(made) + jax.nn.softplus(-network(c, real)))
+
+        value, ups = jax.value_and_grad(makes)(g)
+        downs = jax.grad(tells)(c)
+        g = jax.tree.map(lambda p, x: p - 0.1 * x, g, ups)
+        return g, jax.tree.map(lambda p, x: p - 0.1 * x, c, downs), value
+
+    g = [draw.dense(d, d) for _ in range(4)]
+    c = [draw.dense(d, d) for _ in range(3)] + [draw.dense(d, 1)]
+    return JaxStep(run, (g, c, draw(256, d), draw(256, d)))
+
+
 STEPS: dict[str, Callable[[], JaxStep]] = {
     each.__name__: each
     for each in (
         decoder, diffusion, vision, experts, adapters, physics, network, spaces, flow, recurrent,
-        scaled, contrastive,
+        scaled, contrastive, lstm, gru, mixer, normalized, variational, sharpness, fourier, pair,
     )
 }  # fmt: skip
