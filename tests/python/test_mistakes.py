@@ -383,6 +383,7 @@ LINES: dict[str, tuple[int, str]] = {
     "export one.json --to csv --budget 64 -o x.csv": (1, "64"),
     "export one.json --to csv -o x.csv --name n": (2, "hazards-c"),
     "run windows.onnx --input x=f.npz": (2, "f.npz"),
+    "plan one.json --workers 1_0": (2, "'1_0' is not a whole number"),
     "batch folder": (2, "folder 'folder' has no file of"),
     "plan one.json --config pyproject.toml": (2, "there is no table tool.arenaplan"),
     "plan one.json --config long.toml": (2, "the file has more than"),
