@@ -52,7 +52,8 @@ register_executor(
     "cuda", lambda: import_module("arenaplan.run.cuda.device_executor").DeviceExecutor
 )
 set_views(
-    html=lambda plan: import_module("arenaplan.report.notebook").html_of(plan),
+    plan=lambda plan: import_module("arenaplan.report.notebook").html_of(plan),
     frame=lambda plan: import_module("arenaplan.report.notebook").frame_of(plan),
     packing=lambda packing: import_module("arenaplan.report.packing_report").html_of(packing),
+    curve=lambda curve: import_module("arenaplan.report.recompute_report").html_of(curve),
 )

@@ -2253,6 +2253,10 @@ class RecomputeCurve:
     Arena bytes over extra work.
     """
 
+    def _repr_html_(self, /) -> Any:
+        """
+        Return the points as an HTML table, for notebooks.
+        """
     @property
     def cost(self, /) -> int:
         """
@@ -3489,10 +3493,10 @@ def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearra
     Return a parameter blob with ``(name, dtype, shape, bytes)`` rows.
     """
 
-def set_views(html: Any, frame: Any, packing: Any) -> None:
+def set_views(**views: Any) -> None:
     """
-    Hand over the functions that `Plan._repr_html_`, `Plan.to_pandas` and `Packing._repr_html_`
-    call. The first functions stay.
+    Hand over the functions, by name, that make views of plans, packings and curves. The first
+    functions stay.
     """
 
 def share_storage(

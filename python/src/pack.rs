@@ -612,7 +612,7 @@ impl Packing {
 
     /// Return a drawing of the packing as HTML, for notebooks.
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        views::packing(slf.as_any())
+        views::view(slf.as_any(), "packing")
     }
 
     fn __len__(&self) -> usize {

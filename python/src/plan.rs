@@ -639,12 +639,12 @@ impl Plan {
     /// ImportError
     ///     If pandas is not installed.
     fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        views::frame(slf.as_any())
+        views::view(slf.as_any(), "frame")
     }
 
     /// Return a drawing of the plan as HTML, for notebooks.
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        views::html(slf.as_any())
+        views::view(slf.as_any(), "plan")
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Vec<u8>,))> {

@@ -15,6 +15,7 @@ use crate::plan::Plan;
 use crate::planner::Options;
 use crate::results::ratio;
 use crate::schedule::Paging;
+use crate::views::view;
 
 /// A point on a curve: bytes over extra work.
 #[pyclass(frozen, get_all, module = "arenaplan._core")]
@@ -43,6 +44,14 @@ pub(crate) struct RecomputeCurve {
     cost: u64,
     /// Lower bound of the bytes over all schedules that run each node by itself.
     floor: u64,
+}
+
+#[pymethods]
+impl RecomputeCurve {
+    /// Return the points as an HTML table, for notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        view(slf.as_any(), "curve")
+    }
 }
 
 /// Returns a planner that may also copy values to a slow memory, if there is such a memory.

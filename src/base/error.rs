@@ -54,9 +54,6 @@ pub enum Error {
     /// Nodes cannot run as one.
     #[error("the nodes up to {node} cannot run as one: {reason}")]
     InvalidGroup { node: String, reason: String },
-    /// Values are views of each other in a circle.
-    #[error("node {node} makes value {value} a view of itself")]
-    AliasCycle { node: String, value: String },
     /// A view reaches past the end of the viewed value.
     #[error("node {node}: the view reaches byte {end} of {value}, which has {bytes} bytes")]
     AliasOutOfBounds { node: String, value: String, end: u64, bytes: u64 },
@@ -246,7 +243,6 @@ impl Error {
             Self::InvalidAttribute { .. } => "InvalidAttribute",
             Self::InvalidWriteBack { .. } => "InvalidWriteBack",
             Self::InvalidGroup { .. } => "InvalidGroup",
-            Self::AliasCycle { .. } => "AliasCycle",
             Self::AliasOutOfBounds { .. } => "AliasOutOfBounds",
             Self::InvalidBuffer { .. } => "InvalidBuffer",
             Self::PinConflict { .. } => "PinConflict",

@@ -343,9 +343,6 @@ impl GraphDocument {
     }
 
     fn build(self) -> Result<Graph> {
-        if u32::try_from(self.values.len().max(self.nodes.len())).is_err() {
-            return Err(corrupt("it has more values or nodes than 32 bits count".into()));
-        }
         let work = self.nodes.iter().map(NodeRow::work);
         if work.fold(0_usize, usize::saturating_add) > MAX_WORK {
             return Err(corrupt("the effects of its nodes take too long to compare".into()));

@@ -119,8 +119,8 @@ impl GraphBuilder {
     /// - [`Error::DuplicateProducer`] if a value is produced twice, or is an input,
     ///   constant or state and produced too.
     /// - [`Error::UndefinedValue`] if an operand or output is not there or is never produced.
-    /// - [`Error::InvalidEffect`], [`Error::AliasCycle`], [`Error::AliasOutOfBounds`] if a node's
-    ///   effects do not fit the operands.
+    /// - [`Error::InvalidEffect`], [`Error::AliasOutOfBounds`] if a node's effects do not fit the
+    ///   operands.
     /// - [`Error::InvalidWriteBack`] if a value cannot replace an input or state at the same
     ///   address.
     /// - [`Error::InvalidAttribute`] if an attribute is a number that is not finite, or has no name.
@@ -335,10 +335,6 @@ pub(super) fn check_effects(node: &Node, values: &[Value]) -> Result<()> {
         let (Some(input), Some(output)) = (node.input(view.input), node.output(view.output)) else {
             continue;
         };
-        if input == output {
-            let value = quoted(values[input.index()].name());
-            return Err(Error::AliasCycle { node: quoted(&node.name), value });
-        }
         let (part, whole) = match view.whole {
             Whole::Input => (&values[output.index()], &values[input.index()]),
             Whole::Output => (&values[input.index()], &values[output.index()]),

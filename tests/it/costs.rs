@@ -88,6 +88,8 @@ fn a_limit_of_the_time_costs_bytes_and_is_kept() {
         assert_eq!(steps, estimate.nanoseconds);
     }
     assert_eq!(before, least.arena_bytes());
+    let error = step_times(&perceptron(1), &least, &costs).unwrap_err();
+    assert_eq!(error.kind(), "PlanMismatch");
 }
 
 #[test]

@@ -7,6 +7,8 @@ use arenaplan::{
     DType, Effects, Error, Graph, Model, Node, Plan, Planner, Status, Target, Value, ValueKind,
 };
 
+use crate::check::forge;
+
 fn graph_of(covers: Covers) -> Graph {
     let mut builder = Graph::builder("net");
     let array = |name: &str, kind| Value::new(name, kind, DType::UINT8, [64]).unwrap();
@@ -55,6 +57,20 @@ fn files_carry_what_a_graph_covers() {
     let named = Covers { signature: "main".into(), ..Covers::default() };
     assert!(named.is_whole());
     assert_eq!(Planner::new().plan(&graph_of(named)).unwrap().status(), Status::Optimal);
+}
+
+#[test]
+fn a_plan_does_not_say_that_a_part_is_the_whole() {
+    for covers in parts() {
+        let graph = graph_of(covers);
+        let plan = Planner::new().plan(&graph).unwrap();
+        let forged = forge(&plan, |json| {
+            json.as_object_mut().unwrap().remove("covers");
+            json["status"] = json["spaces"][0]["status"].clone();
+        });
+        let error = forged.unwrap().check(&graph).unwrap_err();
+        assert!(error.to_string().contains(", the plan the whole"), "{error}");
+    }
 }
 
 #[test]

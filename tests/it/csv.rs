@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use arenaplan::base::LiveRange;
+use arenaplan::base::{LiveRange, SpaceId};
 use arenaplan::format::CsvProblem;
 use arenaplan::pack::{Buffer, Space};
 use arenaplan::{Budget, Problem, solve};
@@ -206,6 +206,28 @@ fn rules_are_columns_that_are_read_and_written() {
     let absent = text.replace("b c", "b z");
     assert_eq!(error(&absent), "line 2: may_overlap names 'z', an id that no buffer has");
     assert_eq!(error("id,lower,upper,size,lo,hi\na,0,1,4,9,5\n"), "line 2: lo 9 is above hi 5");
+}
+
+/// Names with spaces are ids, unless a list would have to name them.
+#[test]
+fn names_that_no_list_can_hold_are_not_written() {
+    let text = "id,lower,upper,size,may_overlap\na,0,2,8,b\nb,1,3,8,\n";
+    let csv = parse(text);
+    let named = |name: &str| CsvProblem { names: ["a", name].into_iter().collect(), ..csv.clone() };
+    assert!(named("c").to_csv(None).is_ok());
+    for name in ["two words", ""] {
+        let error = named(name).to_csv(None).unwrap_err().to_string();
+        assert!(error.contains("no list of ids can name it"), "{error}");
+    }
+    for name in ["far away", ""] {
+        let spaces = vec![Space::new("near"), Space::new(name)];
+        let buffer = Buffer::new(8, LiveRange::new(0, 1).unwrap());
+        let buffer = buffer.with_spaces([0, 1].map(SpaceId::new)).unwrap();
+        let problem = Problem::new(vec![buffer], spaces).unwrap();
+        let names = ["a"].into_iter().collect();
+        let error = CsvProblem { problem, names, ..csv.clone() }.to_csv(None).unwrap_err();
+        assert!(error.to_string().contains("no list of spaces can name"), "{error}");
+    }
 }
 
 #[test]

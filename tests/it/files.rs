@@ -9,6 +9,8 @@ use std::path::Path;
 use std::thread;
 
 use arenaplan::format::{write_file, write_files};
+use arenaplan::plan::{Hazards, SharedPlan};
+use arenaplan::{Graph, Model, Plan};
 
 /// Returns the names in a folder.
 fn names(folder: &Path) -> Vec<String> {
@@ -145,4 +147,32 @@ fn the_output_of_another_process_is_its_own() {
     other.wait().unwrap();
     written.unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"plan");
+}
+
+/// What has the temporary name of a writer and is no file stays.
+#[test]
+fn a_pipe_with_a_temporary_name_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.json");
+    write_file(&path, b"first").unwrap();
+    let temporary = folder.path().join(".plan.json.arenaplan.tmp");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &temporary, rustix::fs::Mode::RWXU).unwrap();
+    write_file(&path, b"second").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"second");
+    assert!(fs::symlink_metadata(&temporary).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn no_text_is_longer_than_a_file_may_be() {
+    let text = vec![0; (1 << 30) + 1];
+    let kinds = [
+        Graph::from_json(&text).err(),
+        Plan::from_json(&text).err(),
+        SharedPlan::from_json(&text).err(),
+        Hazards::from_json(&text).err(),
+        Model::from_json(&text).err(),
+    ];
+    let kinds = kinds.map(|error| error.unwrap().kind());
+    assert_eq!(kinds[1..4], ["PlanTooLarge"; 3]);
+    assert_eq!([kinds[0], kinds[4]], ["FileTooLarge"; 2]);
 }

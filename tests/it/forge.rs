@@ -10,6 +10,7 @@ const FIELDS: &[&str] = &[
     "version",
     "model",
     "digest",
+    "covers",
     "target",
     "options",
     "search",

@@ -13,6 +13,8 @@ use crate::check::forge;
 use crate::graphs::Sketch;
 use crate::planners::ideal_planner;
 
+const ACTIVATION: ValueKind = ValueKind::Activation;
+
 /// Elementwise over all inputs, which have the output's size.
 fn elementwise(count: usize, bytes: u64) -> Effects {
     let pair = |input| InPlace { input, output: 0, identity: false };
@@ -406,6 +408,38 @@ fn steps_that_cannot_be_are_refused() {
     assert_eq!(kind(&[vec![second], vec![first]]), "InvalidOption");
     assert_eq!(kind(&[vec![first], vec![first, second]]), "InvalidGroup");
     assert_eq!(kind(&[vec![], vec![first], vec![second]]), "InvalidOption");
+}
+
+#[test]
+fn groups_that_cannot_be_one_node_are_refused_by_name() {
+    let repeats = |effects| Effects { repeats: true, ..effects };
+    let ignores = Effects { ignores: vec![0], ..Effects::default() };
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let a = sketch.effectful("a", &[x], 64, elementwise(1, 64));
+    let b = sketch.effectful("b", &[a], 64, elementwise(1, 64));
+    let c = sketch.effectful("c", &[x], 64, ignores);
+    let d = sketch.effectful("d", &[c], 64, elementwise(1, 64));
+    let again = sketch.effectful("again", &[d], 64, repeats(elementwise(1, 64)));
+    let far = Node::new("far", "Op").reads([x]).writes([sketch.value("far", ACTIVATION, 64)]);
+    sketch.builder.add_node(far.after([NodeId::new(0)]));
+    let end = sketch.value("end", ACTIVATION, 64);
+    let last = Node::new("end", "Op").reads([b]).writes([end]).after([NodeId::new(5)]);
+    sketch.builder.add_node(last.with_effects(elementwise(1, 64)));
+    let graph = sketch.build(&[end, again]);
+    for (groups, says) in [
+        (vec![vec![0, 0, 1]], "a node is there twice"),
+        (vec![vec![1, 0]], "they are not in execution order"),
+        (vec![vec![2, 3]], "one of them mutates or ignores an operand"),
+        (vec![vec![3, 4], vec![2, 4]], "two groups end with this node"),
+        (vec![vec![0, 1, 6]], "they wait for a node that waits for them"),
+        (vec![vec![9]], "there is no such node"),
+    ] {
+        let ids = |group: Vec<usize>| group.into_iter().map(NodeId::new).collect();
+        let groups: Vec<Vec<NodeId>> = groups.into_iter().map(ids).collect();
+        let error = graph.grouped(&groups).unwrap_err().to_string();
+        assert!(error.contains(says), "{says}: {error}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What a builder accepts and refuses; rows B of the list of bad inputs.
 
 use arenaplan::base::Alignment;
-use arenaplan::graph::{InPlace, View, Whole};
+use arenaplan::graph::{Flow, InPlace, Overlap, View, Whole};
+use arenaplan::pack::Space;
 use arenaplan::{DType, Effects, Error, Graph, Node, NodeId, Result, Value, ValueId, ValueKind};
 
 use crate::graphs::{Sketch, in_place};
@@ -126,13 +127,19 @@ fn b07_names_are_unique() {
     builder.add_value(value("x", ValueKind::Input));
     builder.add_value(value("x", ValueKind::Constant));
     assert_eq!(builder.build().unwrap_err().kind(), "DuplicateName");
+    let mut builder = Graph::builder("g");
+    for name in ["slow", "slow"] {
+        builder.add_space(Space::new(name));
+    }
+    assert_eq!(builder.build().unwrap_err().kind(), "DuplicateName");
 }
 
 #[test]
 fn b08_b09_everything_read_is_produced() {
     let dangling = build(2, [Node::new("a", "Op").reads([id(0)]).writes([id(1)])]);
     let missing = build(1, [Node::new("a", "Op").reads([id(7)]).writes([id(0)])]);
-    for refused in [dangling, missing] {
+    let after = Node::new("a", "Op").writes([id(0)]).after([NodeId::new(1)]);
+    for refused in [dangling, missing, build(1, [after])] {
         assert_eq!(refused.unwrap_err().kind(), "UndefinedValue");
     }
     let mut builder = Graph::builder("g");
@@ -189,10 +196,24 @@ fn b15_b16_views_stay_inside() {
 
 #[test]
 fn effects_name_operands_that_are_there() {
+    let view = |input, output| View { input, output, offset: 0, whole: Whole::Input };
+    let views = |views: &[View]| Effects { views: views.to_vec(), ..Effects::default() };
+    let over = |input, output| Effects {
+        overlaps: vec![Overlap { input, output, distance: 0 }],
+        ..Effects::default()
+    };
+    let flow = || Flow { output: 0, pieces: 1, follows: vec![] };
     let cases = [
         Effects { ignores: vec![1], ..Effects::default() },
         Effects { mutates: vec![1], ..Effects::default() },
         Effects { mutates: vec![0], ..Effects::default() }, // no state
+        over(1, 0),
+        over(0, 1),
+        views(&[view(1, 0)]),
+        views(&[view(0, 1)]),
+        views(&[view(0, 0), view(0, 0)]),
+        Effects { ignores: vec![0], ..views(&[view(0, 0)]) },
+        Effects { flows: vec![flow(), flow()], ..Effects::default() },
         in_place(1),
         Effects {
             in_place: vec![InPlace { input: 0, output: 1, identity: false }],

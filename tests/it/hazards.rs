@@ -16,6 +16,7 @@ use arenaplan::{
 };
 use proptest::prelude::*;
 
+use crate::check::forge;
 use crate::graphs::{Sketch, in_place, same};
 use crate::planners::ideal_planner;
 use crate::program::interpreter::{reference, run_lent, supply};
@@ -436,6 +437,27 @@ fn refusals_of_hazards_name_steps_and_bytes() {
     let more = refused(&[edges[0], more, edges[1]]);
     let says = "that step 2 ('sum') waits for step 0 ('dead') follows from other edges";
     assert!(more.contains(says), "{more}");
+}
+
+/// The order of steps says nothing about a plan whose values overlap.
+#[test]
+fn a_wrong_plan_has_no_hazards() {
+    let graph = chain();
+    let plan = Planner::new().plan(&graph).unwrap();
+    let hazards = plan.hazards(&graph).unwrap();
+    let wrong = forge(&plan, |json| {
+        json.as_object_mut().unwrap().remove("search");
+        for row in json["values"].as_array_mut().unwrap() {
+            row["offset"] = 0.into();
+        }
+        for figure in ["arena_bytes", "lower_bound"] {
+            json["spaces"][0][figure] = 64.into();
+            json[figure] = 64.into();
+        }
+    });
+    let wrong = wrong.unwrap();
+    let kinds = [wrong.hazards(&graph).err(), wrong.check_hazards(&graph, &hazards).err()];
+    assert_eq!(kinds.map(|error| error.unwrap().kind()), ["PlanOverlap"; 2]);
 }
 
 /// Returns a graph of two nodes, of which the second reads what the first makes.

@@ -4,7 +4,7 @@ use std::fs;
 
 use arenaplan::model::Bucket;
 use arenaplan::plan::WorkspacePolicy;
-use arenaplan::{ArenaPool, DType, Graph, Model, Node, Plan, Planner, Value, ValueKind};
+use arenaplan::{ArenaPool, DType, Error, Graph, Model, Node, Plan, Planner, Value, ValueKind};
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -213,28 +213,47 @@ fn malformed_tables_are_refused_although_their_checksum_fits() {
     let forge = |from: &str, to: &str| {
         let forged = text.replacen(from, to, 1);
         assert_ne!(forged, text, "{from}");
-        kind(sealed(&forged).as_bytes())
+        Model::from_json(sealed(&forged).as_bytes()).unwrap_err()
     };
-    for (from, to) in [
-        ("\"dims\":[\"batch\",\"seq\"]", "\"dims\":[\"seq\",\"seq\"]"),
-        ("\"dims\":[\"batch\",\"seq\"]", "\"dims\":[\"\",\"seq\"]"),
-        ("\"dims\":[\"batch\",\"seq\"]", "\"dims\":[\"batch\"]"),
-        ("\"sizes\":[1,3]", "\"sizes\":[1,16]"),
-        ("\"sizes\":[1,3]", "\"sizes\":[9,3]"),
-        ("\"sizes\":[1,3]", "\"sizes\":[1,3,1]"),
-        ("\"graph\":0", "\"graph\":1"),
-        ("\"plan\":0", "\"plan\":4294967295"),
-        ("\"columns\":[[", "\"columns\":[[],["),
-        ("\"columns\":[[", "\"columns\":[[0.5,"),
-        ("\"numbers\":{\"", "\"numbers\":{\"/values/0/shape/99\":0,\""),
-        ("\"numbers\":{\"", "\"numbers\":{\"/nodes/0/name\":0,\""),
-        ("\"format\":\"arenaplan-model\"", "\"format\":\"arenaplan\""),
-        ("\"arena_bytes\":", "\"arena_bytes\":1"),
+    let dims = "\"dims\":[\"batch\",\"seq\"]";
+    for (from, to, says) in [
+        (dims, "\"dims\":[\"seq\",\"seq\"]", "two dimensions are called 'seq'"),
+        (dims, "\"dims\":[\"\",\"seq\"]", "a dimension has no name"),
+        (dims, "\"dims\":[\"batch\"]", "one size per dimension"),
+        ("\"sizes\":[1,3]", "\"sizes\":[1,16]", "not in ascending order"),
+        ("\"sizes\":[1,3]", "\"sizes\":[9,3]", "not in ascending order"),
+        ("\"sizes\":[1,3]", "\"sizes\":[1,3,1]", "one size per dimension"),
+        ("\"graph\":0", "\"graph\":1", "in the order of their first shapes"),
+        ("\"plan\":0", "\"plan\":4294967295", "in the order of their first shapes"),
+        ("\"columns\":[[", "\"columns\":[[],[", "a column does not have"),
+        ("\"columns\":[[", "\"columns\":[[0.5,", "whole numbers and others in one column"),
+        // Ahead of all places, as the order of the file is that of the checksum.
+        ("\"numbers\":{\"", "\"numbers\":{\"/!\":0,\"", "a place that has no number"),
+        (
+            "\"numbers\":{\"",
+            "\"numbers\":{\"/nodes/0/cost\":0,\"",
+            "does not begin with its number",
+        ),
+        ("\"format\":\"arenaplan-model\"", "\"format\":\"arenaplan\"", "its format is 'arenaplan'"),
+        ("\"arena_bytes\":", "\"arena_bytes\":1", "its bytes are not those of its plans"),
     ] {
-        assert_eq!(forge(from, to), "ModelCorrupt", "{to}");
+        let error = forge(from, to);
+        assert_eq!(error.kind(), "ModelCorrupt", "{to}");
+        assert!(error.to_string().contains(says), "{to}: {says}: {error}");
     }
-    assert_eq!(forge("\"version\":1", "\"version\":2"), "ModelVersion");
-    assert_eq!(forge("{\"format\"", "{\"bank\":1,\"format\""), "ModelVersion");
+    let none = text.find("\"graphs\":[").unwrap();
+    let none = format!(
+        "{}\"graphs\":[],\"plans\":[],\"shapes\":[],\"checksum\":\"",
+        text[..none].replacen(
+            &format!("\"arena_bytes\":{}", family().arena_bytes()),
+            "\"arena_bytes\":0",
+            1
+        )
+    );
+    let error = Model::from_json(sealed(&none).as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("it has no shapes"), "{error}");
+    assert_eq!(forge("\"version\":1", "\"version\":2").kind(), "ModelVersion");
+    assert_eq!(forge("{\"format\"", "{\"bank\":1,\"format\"").kind(), "ModelVersion");
     // Files of other formats are named.
     let graph = layers(1, 3);
     let (graph, plan) = (graph.to_json(), plan(&graph).to_json());
@@ -363,8 +382,42 @@ fn a_builder_refuses_what_is_no_shape() {
     assert_eq!(builder.build().unwrap().len(), 1);
     let empty = Model::builder("small", ["n"]).build();
     assert_eq!(empty.unwrap_err().kind(), "InvalidOption");
-    let twice = Model::builder("small", ["n", "n"]).build();
-    assert_eq!(twice.unwrap_err().kind(), "InvalidOption");
+    let mut twice = Model::builder("small", ["n", "n"]);
+    twice.add(&[1, 1], &one, &plan(&one)).unwrap();
+    let error = twice.build().unwrap_err();
+    assert!(matches!(error, Error::InvalidOption { option: "dims", .. }), "{error}");
+}
+
+/// A file gives each shape its own numbers, which are examined as those of a graph by itself.
+#[test]
+fn numbers_of_each_shape_make_effects_that_fit() {
+    let graph = |n: u64| {
+        let mut builder = Graph::builder("numbers");
+        let mut array = |name, kind, size| {
+            builder.add_value(Value::new(name, kind, DType::INT8, [size]).unwrap())
+        };
+        let x = array("x", ValueKind::Input, 1000 + n);
+        let y = array("y", ValueKind::Activation, 500 + n);
+        let choice = arenaplan::graph::Choice { bytes: 7000 + n, cost: 1.0 };
+        let node = Node::new("n", "Op").reads([x]).writes([y]);
+        builder.add_node(node.in_place(0, 0).workspace([choice]));
+        builder.add_output(y);
+        builder.build().unwrap()
+    };
+    let mut builder = Model::builder("numbers", ["n"]);
+    for n in [1, 2] {
+        builder.add(&[n], &graph(n), &plan(&graph(n))).unwrap();
+    }
+    let text = builder.build().unwrap().to_json();
+    for (from, to, expected) in [
+        ("[1001,1002]", "[1001,9]", "InvalidEffect"),
+        ("[7001,7002]", "[7001,9223372036854775808]", "SizeOverflow"),
+    ] {
+        let (graphs, rest) = text.split_once("\"plans\"").unwrap();
+        let forged = format!("{}\"plans\"{rest}", graphs.replacen(from, to, 1));
+        assert_ne!(forged, text, "{from}");
+        assert_eq!(kind(sealed(&forged).as_bytes()), expected, "{to}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use arenaplan::base::{Alignment, BufferId, LiveRange, Step};
+use arenaplan::base::{Alignment, BufferId, LiveRange, MAX_BYTES, Step};
 use arenaplan::choose::{
     Assigned, AssignmentProblem, Candidate, Floor, NoRoom, SpaceAssignment, assign_spaces,
 };
@@ -311,4 +311,25 @@ fn parts_count_when_they_are_live() {
     };
     assert_eq!(solve(other), 0);
     assert_eq!(solve(late), 20);
+}
+
+#[test]
+fn problems_that_no_memory_holds_are_refused() {
+    let live = LiveRange::new(0, 1).unwrap();
+    let kind = |bytes, traffic, home: Option<usize>, spaces: usize| {
+        let candidate =
+            Candidate { buffer: Buffer::new(bytes, live), traffic, home: home.map(SpaceId::new) };
+        let spaces = (0..spaces).map(|index| Space::new(format!("m{index}")).with_cost(2));
+        AssignmentProblem::new(vec![candidate], spaces.collect()).err().map(|error| error.kind())
+    };
+    assert_eq!(kind(1, MAX_BYTES / 2, Some(1), 2), None);
+    for (found, expected) in [
+        (kind(1, 1, Some(2), 2), "InvalidBuffer"),
+        (kind(MAX_BYTES + 1, 1, None, 2), "SizeOverflow"),
+        (kind(1, MAX_BYTES / 2 + 1, None, 2), "SizeOverflow"),
+        (kind(1, 1, None, 0), "InvalidOption"),
+        (kind(1, 1, None, 65), "InvalidOption"),
+    ] {
+        assert_eq!(found, Some(expected));
+    }
 }

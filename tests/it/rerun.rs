@@ -2,6 +2,7 @@
 
 use arenaplan::base::Execution;
 use arenaplan::liveness::LivenessOptions;
+use arenaplan::pack::Space;
 use arenaplan::planner::Goal;
 use arenaplan::recompute::{Recompute, Strategy};
 use arenaplan::{
@@ -454,4 +455,61 @@ proptest! {
     ) {
         prop_assert!(compare_goals(&layered(&sizes)) > 0);
     }
+}
+
+#[test]
+fn schedules_that_do_not_run_are_refused_by_name() {
+    let mut builder = Graph::builder("schedule");
+    let x = add(&mut builder, "x", ValueKind::Input, 1);
+    let p = add(&mut builder, "p", ValueKind::State, 1);
+    let [a, b, r, new, y] =
+        ["a", "b", "r", "new", "y"].map(|name| add(&mut builder, name, ValueKind::Activation, 1));
+    for (name, reads, made, is_pure) in [
+        ("a", vec![x], a, true),
+        ("b", vec![a], b, false),
+        ("r", vec![p], r, true),
+        ("new", vec![b], new, true),
+        ("y", vec![r, a], y, true),
+    ] {
+        let node = Node::new(name, "Op").reads(reads).writes([made]);
+        builder.add_node(if is_pure { node.pure() } else { node });
+    }
+    builder.add_write_back(new, p);
+    builder.add_output(y);
+    let graph = builder.build().unwrap();
+    let run = |name: &str| {
+        let is_named = |node: &Node| node.name() == name;
+        Execution::Run(NodeId::new(graph.nodes().iter().position(is_named).unwrap()))
+    };
+    let sequence = |names: &str| names.split(' ').map(run).collect::<Vec<_>>();
+    let (host, taken) = (Space::new("host"), Space::default());
+    let refused = |schedule: &[Execution], slow: &Space| {
+        graph.scheduled_with(schedule, Some(slow)).unwrap_err().to_string()
+    };
+    graph.scheduled_with(&sequence("a b r new y"), Some(&host)).unwrap();
+    for (names, says) in [
+        ("a b new r y", "node 'new' runs before a node that it waits for"),
+        ("a b r new", "node 'y' does not run"),
+        ("a b r new r y", "a node reads a content that was replaced before"),
+        ("a b b r new y", "node 'b' runs again, and is not pure"),
+        ("b a r new y", "node 'b' runs before a value that it reads is made"),
+    ] {
+        let error = refused(&sequence(names), &host);
+        assert!(error.contains(says), "{says}: {error}");
+    }
+    let (out, back) = (|value| Execution::PageOut { value }, |value| Execution::PageIn { value });
+    for (copies, says) in [
+        (vec![out(x)], "value 'x' is copied, and is not between two nodes"),
+        (vec![out(y)], "value 'y' is copied, and is not between two nodes"),
+        (vec![out(b)], "value 'b' is copied before it is made"),
+        (vec![out(a), out(a)], "value 'a' is copied twice"),
+        (vec![back(a)], "comes back, and was not copied before"),
+        (vec![out(ValueId::new(99))], "there is no such value"),
+    ] {
+        let schedule = [sequence("a"), copies, sequence("b r new y")].concat();
+        let error = refused(&schedule, &host);
+        assert!(error.contains(says), "{says}: {error}");
+    }
+    let error = refused(&sequence("a b r new y"), &taken);
+    assert!(error.contains("the graph has a space 'arena' already"), "{error}");
 }

@@ -202,6 +202,16 @@ fn each_limit_of_a_target_refuses_by_itself() {
         let text = refused(planner.plan(&graph).unwrap().check_target(&Target::TFLM)).1;
         assert!(text.contains(says), "{text}");
     }
+    let scratch = [arenaplan::graph::Choice { bytes: 16, cost: 1.0 }];
+    let mut builder = Graph::builder("scratch");
+    let array = |name, kind| Value::new(name, kind, arenaplan::DType::UINT8, [64]).unwrap();
+    let x = builder.add_value(array("x", ValueKind::Input));
+    let y = builder.add_value(array("y", ValueKind::Activation));
+    builder.add_node(Node::new("y", "Op").reads([x]).writes([y]).workspace(scratch));
+    let auto = planner().workspace(WorkspacePolicy::Auto);
+    let plan = auto.plan(&builder.build().unwrap()).unwrap();
+    let text = refused(plan.check_target(&Target::TFLM)).1;
+    assert!(text.contains("the target places its own"), "{text}");
     let mut sketch = Sketch::new();
     let slow = sketch.builder.add_space(Space::new("slow"));
     let array = |name| Value::new(name, ValueKind::State, arenaplan::DType::UINT8, [64]).unwrap();
@@ -209,6 +219,28 @@ fn each_limit_of_a_target_refuses_by_itself() {
     let plan = planner().plan(&sketch.build(&[])).unwrap();
     let text = refused(plan.check_target(&Target::TFLM)).1;
     assert!(text.contains("values are in 2 spaces, not in one"), "{text}");
+}
+
+/// A search may not reorder nodes for a target that keeps the order, and a caller may.
+#[test]
+fn steps_in_another_order_are_the_callers() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let [a, b] = ["a", "b"].map(|name| sketch.node(name, &[x], 64));
+    let graph = sketch.build(&[a, b]);
+    let keeps = Techniques::ALL.without(Technique::Order);
+    let target = Target::custom("own", keeps).unwrap();
+    let planner = Planner::new().target(&target);
+    let searched = planner.plan(&graph).unwrap();
+    assert!(searched.search().is_some());
+    let plan = planner.plan_steps(&graph, &[1, 0].map(|node| vec![NodeId::new(node)])).unwrap();
+    plan.check(&graph).unwrap();
+    let forged = crate::check::forge(&plan, |json| {
+        let text: serde_json::Value = serde_json::from_str(&searched.to_json()).unwrap();
+        json["search"] = text["search"].clone();
+    });
+    let text = refused(forged.unwrap().check(&graph)).1;
+    assert!(text.contains("in another order than the graph's"), "{text}");
 }
 
 #[test]

@@ -201,4 +201,6 @@ fn an_arena_may_be_shared_by_one_graph_or_none_but_not_over_several_spaces() {
     let refused = ideal_planner().memories(&memories).plan_together(&[&graph], Together::Never);
     assert!(matches!(refused, Err(Error::InvalidOption { .. })));
     assert!("both".parse::<Together>().is_err());
+    let refused = ideal_planner().workers(2).plan_together(&[&graph], Together::Never);
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "workers", .. })));
 }

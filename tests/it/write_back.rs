@@ -1,7 +1,9 @@
 //! Values that replace an input or a state at its address.
 
+use arenaplan::graph::InPlace;
+use arenaplan::pack::Space;
 use arenaplan::plan::{InputMemory, OutputMemory};
-use arenaplan::{Effects, Error, Graph, Plan, Techniques, ValueId, ValueKind, graph::InPlace};
+use arenaplan::{DType, Effects, Error, Graph, Node, Plan, Techniques, Value, ValueId, ValueKind};
 use serde_json::json;
 
 use crate::check::forge;
@@ -169,12 +171,19 @@ fn values_that_cannot_be_at_the_address_are_refused() {
         "value 'new' cannot replace 'p' at its address: node 'change' reads the previous content, \
          and needs the value"
     );
-    let cases: [(&str, &dyn Fn(&mut Sketch, ValueId, ValueId)); 8] = [
+    let cases: [(&str, &dyn Fn(&mut Sketch, ValueId, ValueId)); 9] = [
         ("no node makes the value", &|sketch, p, _| sketch.builder.add_write_back(p, p)),
         ("only inputs and states", &|sketch, _, new| sketch.builder.add_write_back(new, new)),
         ("different sizes", &|sketch, p, _| {
             let small = sketch.node("small", &[p], 64);
             sketch.builder.add_write_back(small, p);
+        }),
+        ("different spaces", &|sketch, p, _| {
+            let slow = sketch.builder.add_space(Space::new("slow"));
+            let value = Value::new("far", ValueKind::Activation, DType::UINT8, [BYTES]).unwrap();
+            let far = sketch.builder.add_value(value.with_space(slow));
+            sketch.builder.add_node(Node::new("far", "Op").reads([p]).writes([far]).in_place(0, 0));
+            sketch.builder.add_write_back(far, p);
         }),
         ("cannot write in place", &|sketch, p, _| {
             let other = sketch.node("other", &[p], BYTES);

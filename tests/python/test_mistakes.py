@@ -60,6 +60,19 @@ def descent(lr: Any = 0.1, **replaced: Any) -> Any:
     return ap.train.sgd(replace(train, **replaced), lr=lr)
 
 
+def packed(buffer: Any, **options: Any) -> ap.Packing:
+    """Return the packing of one buffer of a problem."""
+    return ap.Problem([buffer], **options).pack()
+
+
+def damaged(change: Callable[[dict[str, Any]], object]) -> ap.Diff:
+    """Return the differences between a plan and a changed report of the plan."""
+    plan = ap.plan(one_node())
+    report = ap.report.report_of(plan, one_node())
+    change(report)
+    return ap.diff(plan, report)
+
+
 ANY: Any = ap
 """The package without its types, which mistakes have not."""
 
@@ -191,6 +204,88 @@ MISTAKES: dict[str, tuple[Callable[[], object], str, str]] = {
     "gate": (lambda: ap.report.gate(one_node()), "InvalidOption", "budget"),
     "buffer": (lambda: ap.pack([-5], [(0, 2)]), "InvalidSize", "-5"),
     "live range": (lambda: ap.pack([5], [(2, 2)]), "InvalidLiveRange", "2"),
+    "size of a buffer": (lambda: packed(ap.Buffer(-5, (0, 2))), "InvalidSize", "-5"),
+    "largest buffer": (lambda: packed(ap.Buffer(1 << 63, (0, 2))), "InvalidSize", str(1 << 63)),
+    "alignment of buffers": (
+        lambda: ap.pack([5], [(0, 2)], alignment=0),
+        "InvalidAlignment",
+        "alignment 0 is not a number from 1",
+    ),
+    "largest alignment": (
+        lambda: ap.pack([5], [(0, 2)], alignment=1 << 64),
+        "InvalidAlignment",
+        str(1 << 64),
+    ),
+    "two capacities": (
+        lambda: packed(ap.Buffer(5, (0, 2)), capacity=8, spaces=[ap.Space("a")]),
+        "InvalidOption",
+        "capacity: the spaces",
+    ),
+    "space twice": (
+        lambda: packed(ap.Buffer(5, (0, 2)), spaces=[ap.Space("a"), ap.Space("a")]),
+        "InvalidOption",
+        "the same name",
+    ),
+    "reserved": (
+        lambda: packed(ap.Buffer(5, (0, 2)), reserved={"b": [(0, 1)]}),
+        "InvalidOption",
+        "'b'",
+    ),
+    "gap": (
+        lambda: packed(ap.Buffer(5, (0, 4), gaps=[(2, 2)])),
+        "InvalidBuffer",
+        r"gap \(2, 2\) has no steps",
+    ),
+    "bytes of a gap": (
+        lambda: packed(ap.Buffer(5, (0, 4), gaps=[(2, 3, 4, 2)])),
+        "InvalidBuffer",
+        r"gap \(2, 3, 4, 2\)",
+    ),
+    "text for spaces": (
+        lambda: ANY.Problem([ANY.Buffer(5, (0, 2), spaces="ab")]).pack(),
+        "InvalidBuffer",
+        "spaces is a text",
+    ),
+    "pin of a buffer": (
+        lambda: packed(ap.Buffer(5, (0, 2), offset=1 << 63)),
+        "PinConflict",
+        "past any memory",
+    ),
+    "recomputation in spaces": (
+        lambda: ap.plan(one_node(), recompute="50%", target="nodes", spaces="a=1K,b=1K"),
+        "InvalidOption",
+        "recompute: .*spaces",
+    ),
+    "spaces together": (
+        lambda: ap.plan_together([one_node()], "concurrent", target="nodes", spaces="a=1K,b=1K"),
+        "InvalidOption",
+        "spaces: graphs share one arena",
+    ),
+    "explanation of spaces": (
+        lambda: ap.explain(one_node(), target="nodes", spaces="a=1K,b=1K"),
+        "InvalidOption",
+        "one arena",
+    ),
+    "another document": (
+        lambda: damaged(lambda report: report.update(format="other")),
+        "BaselineError",
+        "not a plan report",
+    ),
+    "curves of a report": (
+        lambda: damaged(lambda report: report.update(curves=[])),
+        "BaselineError",
+        "a space has no curve",
+    ),
+    "name in a report": (
+        lambda: damaged(lambda report: report.update(model=5)),
+        "BaselineError",
+        "5 is not a name",
+    ),
+    "bytes in a report": (
+        lambda: damaged(lambda report: report["spaces"][0].update(arena_bytes=-1)),
+        "BaselineError",
+        "-1 is not a number of bytes",
+    ),
 }
 
 
@@ -288,6 +383,17 @@ LINES: dict[str, tuple[int, str]] = {
     "export one.json --to csv --budget 64 -o x.csv": (1, "64"),
     "export one.json --to csv -o x.csv --name n": (2, "hazards-c"),
     "run windows.onnx --input x=f.npz": (2, "f.npz"),
+    "plan one.json --workers 1_0": (2, "'1_0' is not a whole number"),
+    "batch folder": (2, "folder 'folder' has no file of"),
+    "plan one.json --config pyproject.toml": (2, "there is no table tool.arenaplan"),
+    "plan one.json --config long.toml": (2, "the file has more than"),
+    "explain one.json --target nodes --spaces a=1K,b=1K": (2, "--spaces names memories"),
+    "export door.tflite --to tflm --outputs caller -o x": (2, "inputs and outputs in its arena"),
+    "gate one.json one.json --baseline one.json": (2, "of several models it is a folder"),
+    "measure one.json": (2, "the model is not a .tflite model"),
+    "recompute one.json --curve -o p.json": (2, "--curve makes several"),
+    "recompute one.json --curve --to jax-policy": (2, "--curve makes several"),
+    "plan windows.onnx --bind n=1..1048576,5": (2, "lists more than"),
     **{f"plan {name}": (2, f"{words}") for name, (_, words) in FILES.items()},
 }
 
@@ -307,6 +413,8 @@ def test_a_mistake_on_the_command_line_names_the_culprit_and_the_cure(
     for name, (content, _) in FILES.items():
         Path(name).write_bytes(content)
     head = "id,lower,upper,size\na,0,1,"
+    Path("pyproject.toml").write_text("[tool.other]\n")
+    Path("long.toml").write_bytes(b"#" * (1 << 21))
     Path("large.csv").write_text(f"{head}{2**64}\n")
     Path("negative.csv").write_text(f"{head}-5\n")
     np.savez("f.npz", x=np.zeros(4, np.float32))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -71,17 +72,29 @@ def test_results_are_tables_in_notebooks() -> None:
     (a,) = graph.node("Conv", [x], [("a", (1, 64, 32, 32), "float32")], name="wide")
     (b,) = graph.node("Conv", [a], [("b", (1, 8, 32, 32), "float32")], name="last")
     graph.output(b)
-    plan = ap.plan(graph)
-    for result, bytes_ in (
-        (ap.explain(graph), plan.arena_bytes),
-        (ap.report.gate(graph, budget="1GiB"), plan.arena_bytes),
-        (ap.report.what_if(graph), plan.arena_bytes),
-    ):
+    arena = ap.plan(graph).arena_bytes
+    curve = ap.recompute_curve(graph)
+    buffers = ap.Problem([ap.Buffer(5000, (0, 2), name="<net>")])
+    results: list[tuple[Any, str, object]] = [
+        (ap.explain(graph), "&lt;net&gt;", arena),
+        (ap.report.gate(graph, budget="1GiB"), "&lt;net&gt;", arena),
+        (ap.report.what_if(graph), "&lt;net&gt;", arena),
+        (graph, "&lt;net&gt;", "a float32[1, 64, 32, 32]"),
+        (ap.diff(ap.plan(graph), ap.plan(graph, alignment=4096)), "arena", arena),
+        (buffers, "&lt;net&gt;", 5000),
+        (curve, "extra work", curve.points[0].arena_bytes),
+    ]
+    for result, name, figure in results:
         html = result._repr_html_()
         assert html.startswith("<table>")
-        assert "&lt;net&gt;" in html
+        assert name in html
         assert "<net>" not in html
-        assert f"{bytes_:,}" in html
+        assert (f"{figure:,}" if isinstance(figure, int) else str(figure)) in html
+
+
+def test_long_tables_say_how_many_rows_are_left_out() -> None:
+    html = ap.Problem([ap.Buffer(1, (0, 1))] * 502)._repr_html_()
+    assert (html.count("<tr>"), "<td>and 2 more</td>" in html) == (502, True)
 
 
 NAMES = [f"model/block_{at}/conv2d/BiasAdd;model/block_{at}/conv2D1" for at in range(20)]

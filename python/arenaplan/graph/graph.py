@@ -25,6 +25,7 @@ from arenaplan.base.errors import (
     UndefinedValue,
     UnsupportedModel,
 )
+from arenaplan.base.html_tables import html_table
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.building import GraphBuilder
 from arenaplan.graph.costs import costs_of
@@ -127,6 +128,21 @@ class Graph(GraphBuilder):
 
     def __repr__(self) -> str:
         return f"Graph({self.name!r}, {len(self.values)} values, {len(self.nodes)} nodes)"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (it.name, it.op, *(", ".join(map(self._shown, ids)) for ids in (it.inputs, it.outputs)))
+            for it in self.nodes
+        )
+        caption = f"{self.name or 'graph'}: {len(self.values):,} values, {len(self.nodes):,} nodes"
+        return html_table(caption, ["node", "operator", "reads", "makes"], rows)
+
+    def _shown(self, index: int | None) -> str:
+        """Return a value with its type and shape, as people read it."""
+        if index is None:
+            return "-"
+        value = self.values[index]
+        return f"{value.name} {value.dtype}{list(value.shape)}"
 
     def __getstate__(self) -> dict[str, Any]:
         """

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from arenaplan._core import Live, PlacedWorkspace, Placement, Plan
 from arenaplan.base.errors import BaselineError, InvalidOption
+from arenaplan.base.html_tables import html_table
 
 PlanSource: TypeAlias = "Plan | str | os.PathLike[str] | Mapping[str, Any]"
 """A plan, the path of a plan file, or a plan report."""
@@ -63,6 +64,15 @@ class Diff:
     spaces: tuple[SpaceChange, ...]
     changes: tuple[Change, ...]
     """Largest first, by bytes on the larger side."""
+
+    def _repr_html_(self) -> str:
+        def size(place: Place | None) -> int | str:
+            return "" if place is None else place.size
+
+        arenas = [(it.name, "arena", it.before, it.after) for it in self.spaces]
+        values = [(it.name, it.kind, size(it.before), size(it.after)) for it in self.changes]
+        caption = f"{len(values):,} values are elsewhere"
+        return html_table(caption, ["name", "change", "before", "after"], [*arenas, *values])
 
     @property
     def grew(self) -> tuple[SpaceChange, ...]:

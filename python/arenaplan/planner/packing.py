@@ -11,6 +11,7 @@ from arenaplan._core import Packing
 from arenaplan.base.amounts import size_of, whole_number
 from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.base.html_tables import html_table
 from arenaplan.base.progress import Progress, checked_seconds
 from arenaplan.planner.spaces import Space
 
@@ -142,6 +143,14 @@ class Problem:
     apart: Sequence[tuple[int, int]] = ()
     separate: Sequence[tuple[int, int]] = ()
     reserved: Sequence[Range] | Mapping[str, Sequence[Range]] = ()
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (index, it.name, it.size, f"{it.live[0]}..{it.live[1]}")
+            for index, it in enumerate(self.buffers)
+        )
+        caption = f"{len(self.buffers):,} buffers"
+        return html_table(caption, ["", "buffer", "bytes", "live in steps"], rows)
 
     @typed
     def pack(

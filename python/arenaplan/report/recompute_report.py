@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from arenaplan._core import RecomputeCurve
+from arenaplan.base.html_tables import html_table
 
 HEIGHT: Final = 210
 """The drawing's height, in pixels."""
@@ -28,6 +29,13 @@ def curve_of(curve: RecomputeCurve) -> dict[str, Any]:
             for point in curve.points
         ],
     }
+
+
+def html_of(curve: RecomputeCurve) -> str:
+    """Return a curve as a table, for notebooks."""
+    caption = f"no schedule needs fewer than {curve.floor:,} bytes"
+    rows = ((it.arena_bytes, f"{it.extra:.2%}", f"{it.bound:.2%}") for it in curve.points)
+    return html_table(caption, ["bytes", "extra work", "proven least"], rows)
 
 
 def curve_lines(

@@ -65,6 +65,21 @@ fn values_without_bytes_do_not_make_an_arena_larger() {
     })]);
 }
 
+/// The end of a value is in a memory, and the end of its line is not.
+#[test]
+fn no_arena_is_larger_than_any_memory() {
+    let mut sketch = Sketch::new();
+    let x = sketch.input("x", 64);
+    let y = sketch.node("y", &[x], 32);
+    let graph = sketch.build(&[y]);
+    let plan = ideal_planner().plan(&graph).unwrap();
+    refuse(vec![raw("the last line", (graph, plan), "PlanCorrupt", "than any memory", |json| {
+        value(json, "y")["offset"] = (MAX_BYTES - 63).into();
+        json["spaces"][0]["arena_bytes"] = (MAX_BYTES + 1).into();
+        claim(128, "feasible")(json);
+    })]);
+}
+
 #[test]
 fn figures_do_not_contradict_each_other() {
     const KIND: &str = "PlanCorrupt";

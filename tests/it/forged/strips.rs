@@ -32,6 +32,12 @@ enum Difference {
     Leaves,
     /// The windows of the sum are over another dimension.
     Across,
+    /// The windows of the sum are over two dimensions.
+    Mixed,
+    /// The sum needs an operand whole, and rows of the others.
+    Partly,
+    /// The first rows of the second convolution see no row.
+    Late,
     /// The activation has a window of three rows, and may still be in place.
     SeesMore,
     /// The activation may not be in place.
@@ -73,11 +79,19 @@ fn residual(difference: Difference) -> Graph {
     if difference == Difference::Ignores {
         second = second.with_effects(Effects { ignores: vec![0], ..Effects::default() });
     }
-    builder.add_node(if difference == Difference::Whole { second } else { second.window(conv) });
-    let axis = if difference == Difference::Across { 2 } else { 1 };
+    let seen = if difference == Difference::Late { window(0, 1, 1, 2) } else { conv };
+    builder.add_node(if difference == Difference::Whole { second } else { second.window(seen) });
     let sum = Node::new("s", "Add").reads([b, r, t]).writes([s]).in_place(0, 0);
-    let over = |sum: Node, input| sum.window(Window { axis, ..same(input) });
-    builder.add_node((0..3).fold(sum, over));
+    let across = |input| match difference {
+        Difference::Across => true,
+        Difference::Mixed => input == 2,
+        _ => false,
+    };
+    let over = |sum: Node, input| {
+        sum.window(Window { axis: if across(input) { 2 } else { 1 }, ..same(input) })
+    };
+    let inputs = if difference == Difference::Partly { 2 } else { 3 };
+    builder.add_node((0..inputs).fold(sum, over));
     let pool = Node::new("p", "Pool").reads([s]).writes([p]).window(window(0, 2, 2, 0));
     builder.add_node(pool.workspace([Choice { bytes: 736, cost: 1.0 }]));
     if difference == Difference::Leaves {
@@ -174,6 +188,9 @@ fn plans_without_scratch_memory_have_line_buffers() {
         }),
         row("they are in no arena", bare(), "PlanCorrupt", "of space 1 are in no memory", {
             change(|lines| lines[0]["space"] = 1.into())
+        }),
+        row("no node has them", bare(), "PlanCorrupt", "no step runs node 6", {
+            change(|lines| lines[0]["node"] = 6.into())
         }),
         row("another node has scratch memory", bare(), KIND, "no such workspace", {
             change(|lines| {
@@ -296,6 +313,9 @@ fn nodes_that_do_not_make_rows_from_rows_are_refused() {
         (Difference::Whole, "does not make rows from rows"),
         (Difference::Leaves, "is needed elsewhere"),
         (Difference::Across, "along another dimension"),
+        (Difference::Mixed, "over several dimensions"),
+        (Difference::Partly, "needs whole what another"),
+        (Difference::Late, "a window sees no row"),
         (Difference::SeesMore, "while it reads it"),
         (Difference::Apart, "while it reads it"),
         (Difference::Ignores, "mutates or ignores an operand"),
@@ -309,6 +329,13 @@ fn nodes_that_do_not_make_rows_from_rows_are_refused() {
         let error = forged.check(&graph).unwrap_err().to_string();
         assert!(error.contains(says), "{says}: {error}");
     }
+}
+
+#[test]
+fn a_node_is_in_strips_once() {
+    refuse(vec![row("the first node", case(), KIND, "it is there twice", |json| {
+        step(json, "p")["fused"].as_array_mut().unwrap().insert(0, 0.into());
+    })]);
 }
 
 #[test]
