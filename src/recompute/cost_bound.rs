@@ -20,13 +20,13 @@ pub(super) fn extra_bound(
     bytes: u64,
     limits: &Budget<'_>,
 ) -> u64 {
-    let room = bytes.saturating_sub(model.resident);
+    let most = bytes.saturating_sub(model.resident);
     let mut best = 0;
-    for separator in separators.iter().filter(|separator| separator.bytes > room) {
+    for separator in separators.iter().filter(|separator| separator.bytes > most) {
         if limits.exhausted() {
             break;
         }
-        let missing = separator.bytes - room;
+        let (missing, room) = (separator.bytes - most, most.saturating_sub(separator.written));
         let dual = |price: u64| {
             let retained = cost_of(room, price).saturating_add(1);
             separator.choose(model, price).total.saturating_sub(retained)

@@ -1,9 +1,10 @@
 //! Separators: the values that later nodes need from earlier nodes, and the cheapest way to provide
 //! these values with few retained bytes.
 //!
-//! Just before a node *d* runs first, in any sequence of executions, each value that *d* and its
-//! descendants read from other nodes is retained, or made later. An ancestor of *d* that runs later
-//! runs again. The cheapest choice for a price per retained byte is a minimum cut.
+//! When a node *d* runs first, in any sequence of executions, the operands of *d* are there, beside
+//! the results of *d*. Each other value that the descendants of *d* read from other nodes, and each
+//! output of the graph, is retained, or made later. An ancestor of *d* that runs later runs again,
+//! and makes no output. The cheapest choice for a price per retained byte is a minimum cut.
 
 use alloc::{vec, vec::Vec};
 
@@ -20,9 +21,12 @@ pub(super) struct Separator {
     pub(super) node: u32,
     /// For each node: whether the node comes before the separator in every order.
     is_ancestor: Vec<bool>,
-    /// The values that the separator and its descendants read from other nodes.
+    /// The values that the separator and its descendants read from other nodes, and the graph's
+    /// outputs by other nodes.
     pub(super) needed: Vec<u32>,
-    /// The bytes of `needed` together.
+    /// Bytes that the separator's results need beside the operands.
+    pub(super) written: u64,
+    /// The bytes of `needed` and `written` together.
     pub(super) bytes: u64,
 }
 
@@ -56,21 +60,23 @@ impl Separator {
         let mut is_needed = vec![false; model.bytes.len()];
         let mut needed = Vec::new();
         let mut is_counted = vec![false; model.bytes.len()];
-        let mut bytes = 0_u64;
-        for (_, facts) in model.nodes.iter().enumerate().filter(|(it, _)| is_descendant[*it]) {
-            for &read in &facts.reads {
-                let producer = model.producer[at(read)];
-                let is_inside = producer != NONE && is_descendant[at(producer)];
-                if !is_inside && !core::mem::replace(&mut is_needed[at(read)], true) {
-                    needed.push(read);
-                    let root = model.root(read);
-                    if !core::mem::replace(&mut is_counted[at(root)], true) {
-                        bytes = bytes.saturating_add(model.bytes[at(root)]);
-                    }
+        let written = model.written_beside(node);
+        let mut bytes = written;
+        let inside = model.nodes.iter().zip(&is_descendant).filter(|it| *it.1);
+        let reads = inside.flat_map(|(facts, _)| facts.reads.iter().copied());
+        let kept = (0..model.bytes.len()).filter(|&value| model.kept[value]).map(narrow);
+        for value in reads.chain(kept) {
+            let producer = model.producer[at(value)];
+            let is_inside = producer != NONE && is_descendant[at(producer)];
+            if !is_inside && !core::mem::replace(&mut is_needed[at(value)], true) {
+                needed.push(value);
+                let root = model.root(value);
+                if !core::mem::replace(&mut is_counted[at(root)], true) {
+                    bytes = bytes.saturating_add(model.bytes[at(root)]);
                 }
             }
         }
-        Self { node, is_ancestor, needed, bytes }
+        Self { node, is_ancestor, needed, written, bytes }
     }
 
     /// Returns the cheapest choice at a price per byte, in units of 2^-16.
@@ -81,6 +87,12 @@ impl Separator {
         let mut network = Network::new(2 + values + model.nodes.len());
         let mut is_met = vec![false; values];
         let mut node_met = vec![false; model.nodes.len()];
+        let mut is_operand = vec![false; values];
+        for &value in &model.nodes[at(self.node)].reads {
+            let root = model.root(value);
+            is_operand[at(value)] = true;
+            is_operand[at(root)] |= model.bytes[at(value)] == model.bytes[at(root)];
+        }
         let mut pending: Vec<u32> = Vec::new();
         for &value in &self.needed {
             network.arc(0, value_at(value), UNLIMITED);
@@ -107,7 +119,7 @@ impl Separator {
             if model.bytes[at(value)] == 0 && (producer == NONE || model.kept[at(value)]) {
                 continue;
             }
-            if producer == NONE {
+            if producer == NONE || is_operand[at(value)] {
                 network.arc(value_at(value), 1, retained);
                 continue;
             }

@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 
 use super::narrow_ids::{NONE, at, narrow};
 use super::paged_values::PagedValues;
-use crate::base::ValueId;
+use crate::base::{NodeId, ValueId};
 use crate::graph::{Graph, Node, ValueKind, Whole};
 use crate::liveness::LivenessOptions;
 use crate::plan::{InputMemory, OutputMemory};
@@ -57,6 +57,8 @@ pub(super) struct NodeFacts {
     pub(super) previous: Vec<u32>,
     /// Values that the node replaces.
     pub(super) replaces: Vec<u32>,
+    /// Whether the output may overlap an input at a distance.
+    pub(super) overlaps: bool,
 }
 
 impl SequenceModel {
@@ -132,6 +134,7 @@ impl SequenceModel {
         for (index, node) in graph.nodes().iter().enumerate() {
             let mut facts = model.facts(graph, options, node, &is_mutated);
             facts.after.append(&mut state_order[index]);
+            facts.overlaps = !graph.overlaps(NodeId::new(index)).is_empty();
             for &value in &facts.writes {
                 model.producer[at(value)] = narrow(index);
                 // Outputs keep their names, and the values of a second run have other names.
@@ -196,6 +199,7 @@ impl SequenceModel {
             after: node.control_dependencies().iter().map(|&id| id.into()).collect(),
             previous: Vec::new(),
             replaces: Vec::new(),
+            overlaps: false,
         }
         .with_views(graph, options, node)
     }
@@ -250,6 +254,20 @@ impl SequenceModel {
         value
     }
 
+    /// Returns the bytes of the outputs that take over no input.
+    fn written(&self, facts: &NodeFacts) -> u64 {
+        let takes = |value: u32| facts.in_place.iter().any(|pair| pair.1 == value);
+        let is_own = |&&value: &&u32| self.shows[at(value)] == NONE && !takes(value);
+        let own = facts.writes.iter().filter(is_own).map(|&value| self.own[at(value)]);
+        own.fold(0, u64::saturating_add)
+    }
+
+    /// Returns the bytes that a node writes beside the operands, in every plan.
+    pub(super) fn written_beside(&self, node: u32) -> u64 {
+        let facts = &self.nodes[at(node)];
+        if facts.overlaps { 0 } else { self.written(facts) }
+    }
+
     /// Returns the most bytes that one node needs by itself, in any sequence: the operands, less
     /// outputs that may take over an input.
     pub(super) fn floor(&self) -> u64 {
@@ -265,13 +283,7 @@ impl SequenceModel {
                 }
             }
             let read = seen.into_iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(bytes));
-            let mut written = 0_u64;
-            for &value in facts.writes.iter().filter(|&&value| self.shows[at(value)] == NONE) {
-                let takes = facts.in_place.iter().any(|pair| pair.1 == value);
-                let own = if takes { 0 } else { self.own[at(value)] };
-                written = written.saturating_add(own);
-            }
-            read.saturating_add(written)
+            read.saturating_add(self.written(facts))
         };
         let most = self.nodes.iter().map(step).max().unwrap_or(0);
         let supplied = self.supplied.iter().map(|&value| self.bytes[at(value)]);

@@ -375,6 +375,31 @@ fn small_chains_are_as_cheap_as_any_sequence() {
     }
 }
 
+/// An output `o` of a value `a`, and behind it two steps while `a` is needed, the first of three units.
+#[test]
+fn the_bound_counts_outputs_and_the_results_of_a_step() {
+    let mut builder = Graph::builder("wide");
+    let w = add(&mut builder, "w", ValueKind::Constant, 1);
+    let units = [("a", 1), ("o", 1), ("t", 3), ("c", 1), ("y", 1)];
+    let [a, o, t, c, y] =
+        units.map(|(it, units)| add(&mut builder, it, ValueKind::Activation, units));
+    let nodes = [(vec![w], a), (vec![a], o), (vec![o], t), (vec![t], c), (vec![c, a], y)];
+    for (reads, made) in nodes {
+        let node = Node::new(format!("n{made:?}"), "Op").reads(reads).writes([made]);
+        builder.add_node(node.pure().with_cost(1000));
+    }
+    builder.add_output(o);
+    builder.add_output(y);
+    let graph = builder.build().unwrap();
+    let limits = Budget::default();
+    let mut search = Recompute::new(&graph, options(), &[], &limits);
+    assert_eq!(search.plain().bytes, 6 * UNIT);
+    assert_eq!(brute_force(&graph, 5 * UNIT, 6), Some(1000));
+    assert_eq!(search.within(5 * UNIT).unwrap().extra_cost, 1000);
+    assert!((900..=1000).contains(&search.bound(5 * UNIT)), "{}", search.bound(5 * UNIT));
+    assert_eq!(search.bound(6 * UNIT), 0);
+}
+
 /// A layered graph of pure nodes: each reads one or two earlier values.
 fn layered(sizes: &[(u64, u64, usize, usize)]) -> Graph {
     let mut builder = Graph::builder("layered");
@@ -442,6 +467,24 @@ proptest! {
         if let Ok(plan) = Planner::new().recompute(&graph, Goal::Bytes(bytes)) {
             prop_assert!(plan.arena_bytes() <= bytes);
             plan.check(&graph).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn no_sequence_of_a_small_graph_costs_less_than_the_bound(
+        sizes in prop::collection::vec((1_u64..5, 1_u64..2000, 0_usize..4, 0_usize..4), 3..4),
+    ) {
+        let graph = layered(&sizes);
+        let limits = Budget::default();
+        let search = Recompute::new(&graph, options(), &[], &limits);
+        for bytes in (search.floor() / UNIT..=search.plain().bytes / UNIT).map(|it| it * UNIT) {
+            let known = brute_force(&graph, bytes, 6);
+            let bound = search.bound(bytes);
+            prop_assert!(known.is_none_or(|known| bound <= known), "{bound} {known:?} at {bytes}");
         }
     }
 }

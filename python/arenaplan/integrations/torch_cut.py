@@ -141,7 +141,8 @@ def constrain(graph: Graph, module: Any, ends: Ends) -> None:
     wait for each other. Nodes that read an input which the forward pass changes run once; batch
     normalization results that are read again do not depend on the statistics.
 
-    PyTorch views take no bytes and no work, for any strides; other results take both, clones and
+    PyTorch views take no bytes and no work, for any strides, and hold all bytes of the tensor until
+    the pass ends: see :meth:`JointCut._detach_saved`. Other results take both, clones and
     concatenations, too. Compilers fuse operators other than products, convolutions and attention
     into neighboring kernels, so few bytes of these operators move.
     """
@@ -151,20 +152,37 @@ def constrain(graph: Graph, module: Any, ends: Ends) -> None:
     for before, node in itertools.pairwise(once):
         node.after = (*node.after, before.index)
     targets = {node.name: node.target for node in module.graph.nodes}
+    whole: dict[int, int] = {}
+    """For each view with fewer bytes than the tensor, the tensor."""
+    late, late_parts = {node.name for node in ends.late}, set[int]()
     for node in graph.nodes:
+        given = [value for value in node.inputs if value is not None]
+        is_late = node.name in late
+        parts = (value for value in given if value in whole and (value in late_parts) == is_late)
+        held = dict.fromkeys(whole[value] for value in parts)
         reads = {graph.values[value].name for value in node.inputs if value is not None}
         if not ends.changed.isdisjoint(reads) and _NORMALIZED not in node.op:
             node.effects = node.effects._replace(pure=False)
         target = targets.get(node.name)
         if getattr(target, "is_view", False):
-            made = [at for at, value in enumerate(node.outputs) if _fits(graph, value, node)]
+            made = {at: value for at, value in enumerate(node.outputs)
+                    if value is not None and _fits(graph, value, node)}  # fmt: skip
             node.effects = Effects(views=tuple(View(0, at) for at in made), pure=node.effects.pure)
             node.cost = 0
+            for value in made.values():
+                source = whole.get(given[0], given[0])
+                if _bytes(graph, value) < _bytes(graph, source):
+                    whole[value] = source
+                    late_parts |= {value} if is_late else set()
             continue
+        node.inputs = (*node.inputs, *(it for it in held if it not in given))
         if not node.op.startswith("_unsafe_view."):
             node.effects = node.effects._replace(views=())
         if getattr(target, "overloadpacket", None) not in flop_registry:
             node.cost = -(-node.cost // _FUSED)
+    for value in dict.fromkeys(whole[it] for it in graph.outputs if it in late_parts):
+        if graph.values[value].kind == "activation" and value not in graph.outputs:
+            graph.output(value)
 
 
 class JointCut:
@@ -384,8 +402,11 @@ def _fits(graph: Graph, value: int | None, node: Node) -> bool:
     """Return whether a value has at most the bytes of the node's first operand."""
     if value is None or node.inputs[0] is None:
         return False
-    made, read = (graph.values[at] for at in (value, node.inputs[0]))
-    return array_bytes(made.shape, made.dtype) <= array_bytes(read.shape, read.dtype)
+    return _bytes(graph, value) <= _bytes(graph, node.inputs[0])
+
+
+def _bytes(graph: Graph, value: int) -> int:
+    return array_bytes(graph.values[value].shape, graph.values[value].dtype)
 
 
 def _first_piece(node: Any) -> Any:
