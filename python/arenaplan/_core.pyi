@@ -3493,7 +3493,7 @@ def save_params(params: Sequence[tuple[str, str, Sequence[int], bytes | bytearra
     Return a parameter blob with ``(name, dtype, shape, bytes)`` rows.
     """
 
-def set_views(**views: Any) -> None:
+def set_views(**views: object) -> None:
     """
     Hand over the functions, by name, that make views of plans, packings and curves. The first
     functions stay.

@@ -13,7 +13,7 @@ static VIEWS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 /// Hand over the functions, by name, that make views of plans, packings and curves. The first
 /// functions stay.
 #[pyfunction]
-#[pyo3(signature = (**views))]
+#[pyo3(signature = (**views: "object"))]
 pub(crate) fn set_views(py: Python<'_>, views: Option<Py<PyDict>>) {
     // A second call, such as from a module that is imported again, changes nothing.
     let _ = VIEWS.set(py, views.unwrap_or_else(|| PyDict::new(py).unbind()));
