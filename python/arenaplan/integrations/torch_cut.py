@@ -165,8 +165,11 @@ def constrain(graph: Graph, module: Any, ends: Ends) -> None:
             node.effects = node.effects._replace(pure=False)
         target = targets.get(node.name)
         if getattr(target, "is_view", False):
-            made = {at: value for at, value in enumerate(node.outputs)
-                    if value is not None and _fits(graph, value, node)}  # fmt: skip
+            made = {
+                at: value
+                for at, value in enumerate(node.outputs)
+                if value is not None and _fits(graph, value, node)
+            }
             node.effects = Effects(views=tuple(View(0, at) for at in made), pure=node.effects.pure)
             node.cost = 0
             for value in made.values():
