@@ -531,6 +531,8 @@ def _with_shared_caches(model: Model) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     ("rows", "columns", "problem"),
     [
+        ([[0] * (1 << 15)], [[0]], "1 layouts of 32767 blocks"),
+        ([[0]], [[0]], "1 layouts of 0 blocks"),
         ([[0, 1, 3]], [[0, 0]], "do not count"),
         ([[0, 1, 2]], [[0, 2]], "not from 0 to 1"),
         ([[0, 1, 2]], [[0, 1]], "64 entries for 2 blocks of 16"),

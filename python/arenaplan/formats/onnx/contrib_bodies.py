@@ -531,16 +531,17 @@ def _sparse(body: BodyBuilder) -> FunctionProto:
         _turn(body, names, (heads, kv_heads), width, starts, 9)
     new = [_by_head(body, name, kv_heads, width) for name in names[1:]]
     caches = [body("TensorScatter", body.name(3 + at), each, starts) for at, each in enumerate(new)]
-    seen, size = _layouts(body), op.integer("sparse_block_size")
-    blocks, _ = divmod(room + size - 1, size)
-    if blocks > seen.shape[1]:
+    seen, size = _layouts(body), _heads(body, "sparse_block_size")
+    if room > seen.shape[1] * size:
         raise op.error(
             ShapeMismatch, f"a cache of {room} entries for {seen.shape[1]} blocks of {size}"
         )
     where = _positions(body, starts, batch, rows, are_first=True)
-    block = body("Div", where, body.constant(size))
-    by_key = np.repeat(seen[np.arange(heads) % len(seen)], size, 2)[:, :, :room]
-    mask = body("Gather", body.constant(by_key, "bool"), block, axis=1)
+    queries, keys = (body("Div", place, body.constant(size)) for place in (where, body.steps(room)))
+    turns = body.constant(np.arange(heads) % len(seen))
+    mask = body.constant(seen, "bool")
+    for axis, places in ((1, queries), (3, keys), (0, turns)):
+        mask = body("Gather", mask, places, axis=axis)
     operands = [
         *(names[0], *caches, body("Transpose", mask, perm=[1, 0, 2, 3]), "", ""),
         body("Add", starts, body.constant([rows])),
@@ -549,14 +550,20 @@ def _sparse(body: BodyBuilder) -> FunctionProto:
     return body.function(y, *caches)
 
 
+_MOST_PAIRS: Final = 1 << 28
+"""Most pairs of blocks in all layouts: a file of few bytes may state many blocks."""
+
+
 def _layouts(body: BodyBuilder) -> np.ndarray:
     """Return for each layout and block of queries the blocks of keys that the queries see."""
     op = body.op
     (count, ends), (also, most) = body.dims(5, 2), body.dims(6, 2)
     rows, columns = op.array(5), op.array(6)
-    seen = np.zeros((count, max(ends - 1, 0), max(ends - 1, 0)), np.bool_)
+    if count < 1 or ends < 2 or count * ends**2 > _MOST_PAIRS:
+        raise op.error(InvalidOperand, f"{count} layouts of {ends - 1} blocks, not a few thousand")
+    seen = np.zeros((count, ends - 1, ends - 1), np.bool_)
     steps = np.diff(rows, axis=1)
-    fits = count == also and ends > 1 and not rows[:, 0].any() and (steps >= 0).all()
+    fits = count == also and not rows[:, 0].any() and (steps >= 0).all()
     if not fits or (rows[:, -1] > most).any():
         raise op.error(InvalidOperand, "block_row_indices do not count the block_col_indices")
     for layout, (widths, blocks) in enumerate(zip(steps, columns, strict=True)):
