@@ -118,6 +118,22 @@ def test_random_networks_compute_the_same_in_strips(seed: int, tmp_path: Path) -
             np.testing.assert_allclose(ours, reference, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_changed_graph_has_the_kernels_of_its_copy(seed: int, tmp_path: Path) -> None:
+    """Costs outlive a plan, and a value that a second reader reads keeps its rows."""
+    graph = loaded(random_cnn(seed), tmp_path)
+    nodes = [node.index for node in graph.nodes]
+    before = BACKEND.costs(graph).row_kernels(nodes)
+    for node in list(graph.nodes):
+        (made,) = node.outputs
+        value = graph.values[made]
+        if node.index % 3 == 0 and value.dtype == "float32":
+            spec = (f"again{node.index}", value.shape, value.dtype)
+            graph.output(*graph.node("Neg", [made], [spec]))
+    found, wanted = (BACKEND.costs(each).row_kernels(nodes) for each in (graph, graph.copy()))
+    assert found == wanted != before
+
+
 @pytest.mark.parametrize("seed", [3, 5, 9])
 def test_halves_compute_the_same_in_strips(seed: int, tmp_path: Path) -> None:
     """Kernels of halves have two workspaces, and rows at an edge need less of them."""

@@ -1,14 +1,15 @@
 """
 The NumPy executor as a backend: the scratch memory and the time of steps.
 
-A network repeats layers, and planning asks for the same steps several times. So the ways to
-run a step are kept per graph, and steps that differ in nothing but names share them.
+A network repeats layers, and planning asks for the same steps several times, as do later plans for
+the graph. So the ways to run a step are kept per graph, and steps that differ in nothing but names
+share them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from arenaplan.run.numpy.streaming import group_ways, needed
 from arenaplan.run.numpy.timing import nanoseconds
 
 if TYPE_CHECKING:
+    from arenaplan import _core
     from arenaplan._core import Plan, Strips
 
 _FEW = 64
@@ -45,14 +47,20 @@ _FEW = 64
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Facts about one graph that outlive a plan, since planning asks for the same steps again."""
+    """Facts about one graph that outlive a plan: no fact refers to the graph."""
 
-    kinds: dict[object, int]
+    core: _core.Graph
+    """The graph of these facts; a changed graph has another one."""
+    kinds: dict[object, int] = field(default_factory=dict)
     """A number for each kind of node."""
-    kind_of: dict[int, int]
+    kind_of: dict[int, int] = field(default_factory=dict)
     """By node, the number of its kind."""
-    alike: dict[object, StepCost]
+    alike: dict[object, StepCost] = field(default_factory=dict)
     """By kinds of nodes and the values between them, the cost of such a step."""
+    in_strips: dict[object, StepCost | None] = field(default_factory=dict)
+    """By nodes and strips, the cost of such a step."""
+    by_rows: dict[tuple[int, ...], Sequence[RowKernel]] = field(default_factory=dict)
+    """By nodes, the kernels that perform the nodes on some rows."""
 
 
 class NumpyCosts:
@@ -83,6 +91,12 @@ class NumpyCosts:
 
     def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
         """Return the cost of nodes that run strip by strip."""
+        known, key = self._facts.in_strips, (*nodes, strips)
+        if key not in known:
+            known[key] = self._in_strips(nodes, strips)
+        return known[key]
+
+    def _in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
         try:
             region = region_of(self._former, nodes, strips)
         except NotAGroup:
@@ -101,7 +115,10 @@ class NumpyCosts:
 
     def row_kernels(self, nodes: Sequence[int]) -> Sequence[RowKernel]:
         """Return the kernels that perform nodes on some rows."""
-        return self._former.kernels(nodes)
+        known, key = self._facts.by_rows, tuple(nodes)
+        if key not in known:
+            known[key] = self._former.kernels(nodes)
+        return known[key]
 
     def _key(self, nodes: Sequence[int], staged: bool) -> object:
         """Return the key of a step: steps that differ in nothing but names have the same."""
@@ -140,8 +157,8 @@ class NumpyBackend:
     def costs(self, graph: Graph) -> NumpyCosts:
         """Return the costs of the steps of a graph."""
         facts = self._facts.get(graph)
-        if facts is None:
-            facts = self._facts[graph] = _Facts({}, {}, {})
+        if facts is None or facts.core is not graph.core:
+            facts = self._facts[graph] = _Facts(graph.core)
         return NumpyCosts(graph, facts)
 
 
