@@ -233,9 +233,8 @@ def _alone(graph: Graph, node: Node) -> StepCost:
     """Return the cost of a node that runs by itself."""
     signature = signature_of(graph, node)
     kernel = find_kernel(signature)
-    declared = (
-        () if kernel.workspace is None else attributed(kernel.workspace, signature, signature)
-    )
+    declare = kernel.workspace
+    declared = () if declare is None else attributed(declare, signature, signature)
     slots = tuple(tuple(Choice(*choice) for choice in slot) for slot in declared)
     if graph.is_exact:
         # Tiles of another size add products up in another order.

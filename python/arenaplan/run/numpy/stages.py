@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 from arenaplan.graph import Choice, Graph, Window
@@ -210,10 +211,13 @@ class Former:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._members: dict[int, Member | None] = {}
-        self._stages: dict[tuple[int, ...], Stage | None] = {}
         self._alike: dict[object, Works] = {}
-        self._in_place: dict[int, int | None] = {}
+        self.member = cache(self._member)
+        """Returns a node as a member, if it can make some rows by itself."""
+        self.in_place = cache(self._in_place)
+        """Returns the operand in whose rows a node may make its own, if it alone reads it."""
+        self.stage = cache(self._stage)
+        """Returns the stage of some nodes, of which the first hosts the others."""
         self.readers: dict[int, list[int]] = {}
         """Per value the nodes that name it; one that names it twice comes twice."""
         for node in graph.nodes:
@@ -221,13 +225,7 @@ class Former:
                 if value is not None:
                     self.readers.setdefault(value, []).append(node.index)
 
-    def member(self, node: int) -> Member | None:
-        """Return a node as a member, if it can make some rows by itself."""
-        if node not in self._members:
-            self._members[node] = self._found_member(node)
-        return self._members[node]
-
-    def _found_member(self, index: int) -> Member | None:
+    def _member(self, index: int) -> Member | None:
         graph, node = self.graph, self.graph.nodes[index]
         if not node.effects.windows or node.effects.mutates or node.effects.ignores or node.after:
             return None
@@ -242,13 +240,7 @@ class Former:
             member = replace(member, kernel=replace(member.kernel, cut=cut.by_rows))
         return member
 
-    def in_place(self, node: int) -> int | None:
-        """Return the operand in whose rows a node may make its own, if it alone reads it."""
-        if node not in self._in_place:
-            self._in_place[node] = self._found_in_place(node)
-        return self._in_place[node]
-
-    def _found_in_place(self, node: int) -> int | None:
+    def _in_place(self, node: int) -> int | None:
         member = self.member(node)
         if member is None:
             return None
@@ -325,13 +317,7 @@ class Former:
             found.append(RowKernel(own, self.in_place(own[0]), stage.costs()))
         return found
 
-    def stage(self, nodes: tuple[int, ...]) -> Stage | None:
-        """Return the stage of some nodes, of which the first hosts the others."""
-        if nodes not in self._stages:
-            self._stages[nodes] = self._found_stage(nodes)
-        return self._stages[nodes]
-
-    def _found_stage(self, nodes: tuple[int, ...]) -> Stage | None:
+    def _stage(self, nodes: tuple[int, ...]) -> Stage | None:
         members = [self.member(node) for node in nodes]
         known = [member for member in members if member is not None]
         if len(known) < len(members):
