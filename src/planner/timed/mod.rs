@@ -8,6 +8,7 @@
 //! with these ways is packed and estimated again.
 
 mod faster;
+mod joined;
 mod maker;
 mod row_strips;
 
@@ -25,6 +26,7 @@ use crate::graph::Graph;
 use crate::pack::Status;
 use crate::plan::{Plan, Technique, Techniques, TimeEstimate, WorkspacePolicy};
 use faster::{bytes_within, faster};
+use joined::joined;
 use maker::{Finish, Maker, Timed};
 use row_strips::in_strips;
 
@@ -145,6 +147,7 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
     let draft = maker.draft(techniques, None, &[])?;
     let first = maker.finish(&draft, maker.unchanged(&[]))?;
     if !is_simple(context) {
+        let first = joined(maker, &first, u64::MAX)?.unwrap_or(first);
         let points = alloc::vec![first.point()];
         let exceeds = context.options.capacity.is_some_and(|it| it < first.plan.arena_bytes());
         if exceeds && !context.budget.exhausted() {
@@ -196,7 +199,13 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
     let fast_enough = tried.iter().filter(|timed| timed.time() <= limit);
     let best = fast_enough.min_by_key(|timed| timed.point());
     let best = best.or_else(|| tried.iter().min_by_key(|timed| timed.time()));
-    let best = best.expect("there is the plain plan").clone();
+    let mut best = best.expect("there is the plain plan").clone();
+    if !is_over()
+        && let Some(other) = joined(maker, &best, limit)?
+    {
+        tried.push(other.clone());
+        best = other;
+    }
     let points = pareto(tried.iter().map(Timed::point).collect());
     let nanoseconds = best.time();
     let fastest_nanoseconds = quickest.min(nanoseconds);
