@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from arenaplan.base.choices import CODE_KERNELS
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.deploy.code.code_kernels import KernelTexts
 from arenaplan.deploy.code.code_text import Field, array, c_type, initializer
@@ -26,6 +27,8 @@ ROWS: Final = 1
 
 BAD_INDEX: Final = 2
 """Return code for a run with an index out of bounds."""
+BAD_CALL: Final = 3
+"""Return code for a run in which CMSIS-NN refuses operands."""
 
 
 class Base(NamedTuple):
@@ -231,7 +234,14 @@ ONNX_LOWERINGS: dict[str, Lowering] = {}
 """The same for nodes in ONNX's default domain."""
 OWN_LOWERINGS: dict[str, Lowering] = {}
 """The same for nodes that no model has."""
-DOMAINS: Final = {"tflite": LOWERINGS, "": ONNX_LOWERINGS, OWN_DOMAIN: OWN_LOWERINGS}
+CMSIS_LOWERINGS: dict[str, Lowering] = {}
+"""The same for TFLite nodes that call CMSIS-NN."""
+DOMAINS: Final[dict[str, dict[str, Lowering]]] = {
+    "tflite": LOWERINGS,
+    "": ONNX_LOWERINGS,
+    OWN_DOMAIN: OWN_LOWERINGS,
+    **dict.fromkeys(CODE_KERNELS[1:], CMSIS_LOWERINGS),
+}
 
 
 def lowers(*names: str, table: dict[str, Lowering] = LOWERINGS) -> Callable[[Lowering], Lowering]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, overload
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.base.quoting import quoted
 from arenaplan.deploy.code import (
+    cmsis_calls,
     code_dense,
     code_elements,
     code_moves,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from arenaplan._core import PlacedWorkspace, Plan, Strips
 
 _FAMILIES: Final = (
-    *(code_dense, code_elements, code_moves, code_onnx, code_states, code_sums, code_windows),
+    *(cmsis_calls, code_dense, code_elements, code_moves, code_onnx, code_states, code_sums),
+    code_windows,
 )
 """Modules that register lowerings."""
 
