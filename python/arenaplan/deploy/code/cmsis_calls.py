@@ -59,7 +59,6 @@ from arenaplan.tflite.runtime.cmsis import (
 
 BUILDS: Final[dict[str, bool]] = {name: name.endswith("-mve") for name in CODE_KERNELS[1:]}
 """By domain, whether CMSIS-NN is built for processors with MVE."""
-_PLAIN: Final = "tflite"
 _LEFT: Final = 20
 """Bits by which operands of sums are shifted."""
 _PAIRS: Final = frozenset({"ADD", "MUL"})
@@ -90,13 +89,13 @@ def calling_cmsis_nn(graph: Graph, kernels: str, options: PlanOptions | None = N
     if kernels not in BUILDS:
         raise InvalidOption(f"kernels: expected {' or '.join(BUILDS)}, got {kernels!r}")
     graph = graph.for_target("c-code")
-    if is_calling(graph):
+    if not {node.domain for node in graph.nodes}.isdisjoint(BUILDS):
         return graph
     chosen = replace(options or PlanOptions(), target="c-code")
     in_strips = {node for step in make_plan(graph, chosen).steps if len(step) > 1 for node in step}
     made = graph.copy()
     for node in graph.nodes:
-        if node.domain != _PLAIN or node.op not in _SCRATCH or node.index in in_strips:
+        if node.domain != "tflite" or node.op not in _SCRATCH or node.index in in_strips:
             continue
         try:
             amount = _SCRATCH[node.op](signature_of(graph, node), BUILDS[kernels])
@@ -108,11 +107,6 @@ def calling_cmsis_nn(graph: Graph, kernels: str, options: PlanOptions | None = N
         effects = Effects(in_place=node.effects.in_place if is_paired else (), pure=True)
         made.nodes[node.index] = replace(node, domain=kernels, outputs=outputs, effects=effects)
     return made
-
-
-def is_calling(graph: Graph) -> bool:
-    """Whether nodes call CMSIS-NN."""
-    return any(node.domain in BUILDS for node in graph.nodes)
 
 
 def directives(graph: Graph) -> list[str]:
