@@ -12,7 +12,7 @@ use super::context::{Context, MOST_NODES_TO_OVERLAP};
 use super::least::MOST_NODES_TO_SHARE_LESS;
 use super::pack::{Best, pack, smallest};
 use crate::base::{NodeId, Result, SpaceId};
-use crate::plan::Effort;
+use crate::plan::{Effort, Provider};
 
 /// Most node sets that are packed, except for graphs with few nodes, for which more permissions never
 /// cost bytes.
@@ -86,8 +86,7 @@ pub(super) fn overlapped<'t, 'g>(
     descents.sort_by_key(|descent| descent.load);
     let mut best = None;
     for (index, Descent { attempt, overlapped, load }) in descents.into_iter().enumerate() {
-        let is_tried =
-            index < MOST_PACKED || attempt.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS;
+        let is_tried = index < MOST_PACKED || packs_all(context, attempt);
         if load >= peak || !is_tried {
             break;
         }
@@ -99,6 +98,13 @@ pub(super) fn overlapped<'t, 'g>(
         }
     }
     Ok(best)
+}
+
+/// Returns whether all node sets of an attempt are packed: not with scratch memory, which is chosen
+/// after the packing.
+fn packs_all(context: &Context<'_>, attempt: &Attempt<'_>) -> bool {
+    context.target.scratch() == Provider::Nobody
+        && attempt.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS
 }
 
 /// Lets outputs overlap inputs at the highest steps of an attempt while the load falls, and records
