@@ -9,11 +9,13 @@ use alloc::{vec, vec::Vec};
 
 use super::attempt::Attempt;
 use super::context::{Context, MOST_NODES_TO_OVERLAP};
+use super::least::MOST_NODES_TO_SHARE_LESS;
 use super::pack::{Best, pack, smallest};
 use crate::base::{NodeId, Result, SpaceId};
-use crate::plan::Effort;
+use crate::plan::{Effort, Provider};
 
-/// Most node sets that are packed.
+/// Most node sets that are packed, except for graphs with few nodes, for which more permissions never
+/// cost bytes.
 const MOST_PACKED: usize = 3;
 /// With at most so many nodes, every set is placed in several memories.
 const MOST_TO_COMBINE: usize = 4;
@@ -83,8 +85,9 @@ pub(super) fn overlapped<'t, 'g>(
     }
     descents.sort_by_key(|descent| descent.load);
     let mut best = None;
-    for Descent { attempt, overlapped, load } in descents.into_iter().take(MOST_PACKED) {
-        if load >= peak {
+    for (index, Descent { attempt, overlapped, load }) in descents.into_iter().enumerate() {
+        let is_tried = index < MOST_PACKED || packs_all(context, attempt);
+        if load >= peak || !is_tried {
             break;
         }
         let placed =
@@ -95,6 +98,13 @@ pub(super) fn overlapped<'t, 'g>(
         }
     }
     Ok(best)
+}
+
+/// Returns whether all node sets of an attempt are packed: not with scratch memory, which is chosen
+/// after the packing.
+fn packs_all(context: &Context<'_>, attempt: &Attempt<'_>) -> bool {
+    context.target.scratch() == Provider::Nobody
+        && attempt.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS
 }
 
 /// Lets outputs overlap inputs at the highest steps of an attempt while the load falls, and records

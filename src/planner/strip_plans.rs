@@ -8,6 +8,7 @@ use alloc::{vec, vec::Vec};
 
 use super::attempt::Attempt;
 use super::context::Context;
+use super::least::MOST_NODES_TO_SHARE_LESS;
 use super::scope::{is_unfit_for_strips, may_have_strips};
 use super::steps::plan_after;
 use crate::base::{Alignment, NodeId, Result, SpaceId};
@@ -15,7 +16,7 @@ use crate::choose::regions::{PlacedPiece, StripRegions, WholeSteps};
 use crate::choose::{StripChoice, StripLimits};
 use crate::graph::Graph;
 use crate::liveness::{Liveness, Member};
-use crate::plan::Plan;
+use crate::plan::{Plan, Technique};
 
 /// Most choices of strip steps that are planned per attempt.
 const ROUNDS: usize = 4;
@@ -38,9 +39,18 @@ pub(super) fn planned_in_strips(
     // Attempts are sorted, so the first attempt may be both.
     let alone = alone.min_by_key(|attempt| attempt.load);
     let is_other = |attempt: &&Attempt<'_>| !core::ptr::eq(*attempt, &raw const attempts[0]);
-    let drafts = attempts.iter().take(1).chain(alone.filter(is_other));
+    let drafts: Vec<_> = attempts.iter().take(1).chain(alone.filter(is_other)).collect();
+    // Results in place tie values of several steps together, and no strips may then be chosen.
+    let mut apart = Vec::new();
+    for &draft in &drafts {
+        let is_small = draft.schedule.order.len() <= MOST_NODES_TO_SHARE_LESS;
+        if is_small && draft.techniques.contains(Technique::InPlace) {
+            let techniques = draft.techniques.without(Technique::InPlace);
+            apart.push(Attempt { techniques, ..draft.clone() });
+        }
+    }
     let mut best: Option<Plan> = None;
-    for draft in drafts {
+    for draft in drafts.into_iter().chain(&apart) {
         let below = best.as_ref().unwrap_or(plan).arena_bytes();
         if let Some(found) = of_draft(context, graph, draft, plan, below)? {
             best = Some(found);

@@ -170,6 +170,27 @@ def test_strips_are_written_over_inputs(tmp_path: Path) -> None:
     assert ap.plan(graph, target="c-code").arena_bytes < inside.arena_bytes
 
 
+LAW = {
+    **{f"strips-{seed}": lambda seed=seed: random_network(seed) for seed in (1, 7, 33)},
+    **{f"random-{seed}": lambda seed=seed: random_net(seed, "int8") for seed in (2, 4, 5)},
+}
+
+
+@pytest.mark.parametrize("title", [*LAW, "kws_ref_model", "ad01_int8", "micro_speech_quantized"])
+@pytest.mark.parametrize("target", ["c-code", "ideal", "numpy", "nodes", "c"])
+def test_more_permissions_never_cost_bytes(title: str, target: str, shared: Path) -> None:
+    path = shared / "models" / "tflite" / f"{title}.tflite"
+    graph = ap.load(LAW[title]() if title in LAW else path).for_target(target)
+    assert len(graph.nodes) <= 24
+    names = ("reuse", "inside", "keep")
+    plans = [ap.plan(graph, target=target, inputs=inputs) for inputs in names]
+    sizes = [plan.arena_bytes for plan in plans]
+    assert sizes == sorted(sizes)
+    for technique in ap.Target.known(target).techniques:
+        fewer = ap.plan(graph, target=target, inputs="reuse", optimize=f"all,-{technique}")
+        assert sizes[0] <= fewer.arena_bytes, technique
+
+
 def test_inputs_and_outputs_may_stay_with_the_caller(tmp_path: Path) -> None:
     graph = ap.load(pyramid(32))
     inside = generated(graph, ap.plan(graph, target="c-code", inputs="inside"), name="model")

@@ -142,7 +142,14 @@ class Figures(NamedTuple):
     instructions: float
 
 
-def run_on(board: Board, graph: ap.Graph, files: CodeFiles, folder: Path, seed: int = 0) -> Figures:
+def run_on(
+    board: Board,
+    graph: ap.Graph,
+    files: CodeFiles,
+    folder: Path,
+    seed: int = 0,
+    flags: Sequence[str] = (),
+) -> Figures:
     """Compile a program, run it in the emulator, and compare its outputs with the executor's."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.files().items():
@@ -173,13 +180,14 @@ def run_on(board: Board, graph: ap.Graph, files: CodeFiles, folder: Path, seed: 
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="ascii")
-    _compiled(board, folder, [*WARNINGS, "-Wno-overlength-strings", "-c", "model.c"])
+    paths = [flag for flag in flags if not flag.endswith(".o")]
+    _compiled(board, folder, [*WARNINGS, "-Wno-overlength-strings", *paths, "-c", "model.c"])
     size = subprocess.run(
         ["arm-none-eabi-size", "model.o"], cwd=folder, capture_output=True, text=True, check=True
     )
     flash, data_bytes, bss = map(int, size.stdout.splitlines()[1].split()[:3])
     link = ["-nostartfiles", "-T", "layout.ld", "main.c", "start.c", "-o", "program", "-lm"]
-    _compiled(board, folder, ["-std=c99", *link])
+    _compiled(board, folder, ["-std=c99", *flags, *link])
     made = subprocess.run(
         [EMULATOR, "-M", board.name, "-nographic", "-semihosting", "-icount", "shift=0",
          "-kernel", "program"],

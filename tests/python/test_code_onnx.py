@@ -52,6 +52,7 @@ CASES = [
     Case("Clip", [f32(*X), np.float32(-0.5), None], constants=(1,)),
     Case("Clip", [f32(*X)], {"min": -0.25, "max": 0.5}, opset=6),
     *(Case(op, [f32(*X), f32(4, 1)]) for op in ("Add", "Sub", "Sum", "Mul", "Max", "Min", "PRelu")),
+    Case("Mean", [f32(*X), f32(4, 1)]),
     *(Case(op, [above(2, 3, 1, 5), above(3, 4, 1)]) for op in ("Div", "Pow")),
     Case("Add", [f32(5), f32(*X)], constants=(0,)),
     Case("Conv", [f32(*IMAGE), f32(6, 4, 3, 2), f32(6)], {**PADS, "strides": [2, 1]}, (1, 2)),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 WorkspacePolicy: TypeAlias = Literal["none", "auto"]
 """A plan's scratch memory: none, or as needed by the target's kernels."""
 
 KERNELS: Final = ("reference", "cmsis-nn", "cmsis-nn-mve", "esp-nn")
 """Kernel sets for TensorFlow Lite Micro."""
+
+CodeKernels: TypeAlias = Literal["portable", "cmsis-nn", "cmsis-nn-mve"]
+"""A kernel set for generated code."""
+CODE_KERNELS: Final[tuple[CodeKernels, ...]] = get_args(CodeKernels)
 
 RUNTIMES: Final = ("tflm", "litert")
 """Runtimes that can compare a rewritten model with the original."""

@@ -31,6 +31,7 @@ from arenaplan.cli.models import (
 )
 from arenaplan.cli.printing import command, print_json, proof_of, say, shown, size
 from arenaplan.cli.sources import goes_to_stdout, load_plan, write_files, write_result
+from arenaplan.deploy.code import BUILDS
 from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,
@@ -60,6 +61,7 @@ _FLAGS = {
     "sections": "--section",
     "always": "--always",
     "stream_input": "--stream-input",
+    "kernels": "--kernels",
     "firmware": "--original",
 }
 """The flag for each option that some export forms have."""
@@ -93,8 +95,13 @@ def execute(options: argparse.Namespace) -> None:
             raise
         raise _with_command(error, options, exporter.reader) from None
     _write(options, data)
+    if "kernels" in given:
+        calls = sum(node.domain in BUILDS for node in graph.nodes)
+        document |= {"calls": calls, "steps": len(plan.steps)}
     whole = f"; {size(document['total_bytes'])} in all" if "total_bytes" in document else ""
     verdict = f"{size(plan.arena_bytes)}, {proof_of(plan)}{whole}"
+    if "calls" in document:
+        verdict += f"; {document['calls']} of {len(plan.steps)} steps call CMSIS-NN"
     _report(options, document, f"{shown(plan.model) or 'model'} for {plan.target.name}: {verdict}")
 
 
@@ -155,6 +162,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
         "sections": dict(options.section),
         "always": options.always,
         "stream_input": options.stream_input == "rows",
+        "kernels": None if options.kernels == "portable" else options.kernels,
         "firmware": options.original,
     }
     given = {name: value for name, value in values.items() if value not in (None, {}, False)}
@@ -190,6 +198,8 @@ def _planned(options: argparse.Namespace) -> tuple[Graph, Plan]:
     """Return a checked plan that the reader can honor, and its graph."""
     reader = EXPORTERS[options.to].reader
     if options.plan is not None:
+        if options.kernels != "portable":
+            raise InvalidOption("option --kernels: plans are for one kernel set; omit --plan")
         plan = load_plan(options.plan)
         chosen = PlanOptions(target=options.target or plan.target)
         graph = seen_by(load_model(options), chosen, options)

@@ -11,7 +11,7 @@ from arenaplan.cli.models import is_tflite, load_model
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import goes_to_stdout, write_files, write_result
 from arenaplan.cli.watch import watching
-from arenaplan.deploy.export import c_code
+from arenaplan.deploy.code import BUILDS, calling_cmsis_nn, generated
 from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import read_bytes
@@ -74,14 +74,18 @@ def execute(options: argparse.Namespace) -> None:
 
 def _fit_code(options: argparse.Namespace) -> None:
     """Write a model as a C function whose arena fits the budget."""
-    for name in ("pareto", "overlap", "kernels", "pointer"):
+    for name in ("pareto", "overlap", "pointer"):
         if getattr(options, name):
             raise InvalidOption(f"option --{name}: --to c-code has kernels of its own")
     graph = load_model(options)
+    if options.kernels in BUILDS:
+        graph = calling_cmsis_nn(graph, options.kernels)
+    elif options.kernels:
+        raise InvalidOption(f"option --kernels: --to c-code has no {options.kernels} kernels")
     with watching(options) as watch:
         plan = make_plan(graph, target=options.to, time_limit=options.time_limit, on_progress=watch)
     name = "model" if isinstance(options.model, bytes) else options.model.stem
-    files = c_code(graph, plan, name=name)
+    files = generated(graph, plan, name=name)
     is_met = options.budget is None or files.arena_bytes <= options.budget
     if is_met and options.output is not None:
         write_files(options.output, files.files())
@@ -92,6 +96,7 @@ def _fit_code(options: argparse.Namespace) -> None:
         "bound": plan.lower_bound,
         "constants": files.constant_bytes,
         "strips": len(plan.strips),
+        "calls": files.calls,
     }
     bound = f"{plan.lower_bound:,} is the lower bound"
     if options.json:

@@ -21,6 +21,7 @@ from arenaplan.cli.printing import say, shown
 from arenaplan.cli.sources import read_plan
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.watch import ProgressLine, watching
+from arenaplan.deploy.code import BUILDS, calling_cmsis_nn
 from arenaplan.formats import open_partial, signatures_for, suffix_of
 from arenaplan.formats.partial import NOTHING_KNOWN, decides
 from arenaplan.graph.graph import Graph
@@ -183,7 +184,9 @@ def seen_by(graph: Graph, chosen: PlanOptions, options: argparse.Namespace) -> G
         model = parse(read_bytes(options.model)[0])
         return graph_for_tflm(model, graph.name, build_of(options, target.name))
     if getattr(options, "stream_input", None) == "rows":
-        return streamed(graph)
+        graph = streamed(graph)
+    if getattr(options, "to", None) == "c-code" and options.kernels in BUILDS:
+        return calling_cmsis_nn(graph, options.kernels, chosen)
     return graph.for_target(target.name)
 
 

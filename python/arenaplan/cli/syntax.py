@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from arenaplan.base.amounts import parse_size
-from arenaplan.base.choices import FORMS, KERNELS, MAX_SHAPES, RUNTIMES
+from arenaplan.base.choices import CODE_KERNELS, FORMS, KERNELS, MAX_SHAPES, RUNTIMES
 from arenaplan.base.errors import InvalidOption, SizeError
 from arenaplan.base.formulas import is_formula
 from arenaplan.planner.plan_options import PlanOptions, option_choices, option_help, targets
@@ -655,7 +655,7 @@ output: --output FILE
         (_MODEL,),
         f"to output plan {_PLAN} budget time-limit json "
         f"| {_RARE} effort always name original section space "
-        "stream-input",
+        "stream-input kernels",
         _table(f"""
 form: --to {"|".join(FORMS)}
     {"; ".join(f"{name}: {text}" for name, text in FORMS.items())}
@@ -671,6 +671,8 @@ form: --to {"|".join(FORMS)}
     register in addition
 --section SPACE=SECTION*
     c, c-code: linker section for the arena of a space, such as arena=.sram; can be repeated
+--kernels {"|".join(CODE_KERNELS)} = portable
+    c-code: steps that are whole operators call CMSIS-NN, on processors without MVE or with MVE
 --stream-input rows|whole = whole
     c-code: rows of an image by a function of the caller, so that no memory has the whole input
 --space NAME

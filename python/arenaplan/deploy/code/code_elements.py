@@ -54,10 +54,8 @@ def _unary(site: CodeSite, function: str, parameters: str, *, at: int = 0) -> Em
     numbers = site.row_numbers
 
     def emit(part: CodePart) -> list[str]:
-        base = part.inputs[at]
-        assert base is not None
         count = scaled_by(difference(part.stop, part.start), numbers)
-        x = at_row(base, part.start, numbers)
+        x = at_row(part.input(at), part.start, numbers)
         return [f"{function}({parameters}, {x}, {part.output()}, {count});"]
 
     return emit
@@ -364,8 +362,7 @@ def binary(site: CodeSite, what: str, fields: Fields, body: str, used: Sequence[
     def emit(part: CodePart) -> list[str]:
         operands = []
         for at, own in ((0, a_steps), (1, b_steps)):
-            base = part.inputs[at]
-            assert base is not None
+            base = part.input(at)
             operands.append(at_row(base, part.start, own[1]) if own[1] else base.pointer)
         rows = difference(part.stop, part.start) if is_image else str(dims[1])
         return [f"{function}({parameters}, {', '.join(operands)}, {part.output()}, {rows});"]

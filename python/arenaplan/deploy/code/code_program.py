@@ -14,7 +14,8 @@ from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.deploy.code.code_site import BAD_INDEX, MATH, CodePlace
+from arenaplan.deploy.code.cmsis_calls import BUILDS, directives
+from arenaplan.deploy.code.code_site import BAD_CALL, BAD_INDEX, MATH, CodePlace
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
 from arenaplan.deploy.export.placed import guarded, identifiers, prefix_of
@@ -46,6 +47,8 @@ class CodeFiles:
     """Bytes of writable memory; there is no other writable memory."""
     constant_bytes: int
     """Bytes in flash memory for weights, tables and parameters, with 32-bit pointers."""
+    calls: int = 0
+    """Nodes that CMSIS-NN functions compute."""
 
     @property
     def source(self) -> str:
@@ -225,8 +228,9 @@ class _Program:
             )
 
         arena = sum(space.arena_bytes for space in self._plan.spaces)
-        header = self._header(any(f"return {BAD_INDEX};" in line for line in lines))
-        return CodeFiles(self._name, header, source, arena, steps.constants.size)
+        header = self._header("\n".join(lines))
+        calls = sum(node.domain in BUILDS for node in self._graph.nodes)
+        return CodeFiles(self._name, header, source, arena, steps.constants.size, calls)
 
     def _signature(self) -> str:
         """Return the function's declaration."""
@@ -253,9 +257,16 @@ class _Program:
     def _is_state(self, value: Value) -> bool:
         return value.kind == "state" and self._place(value.index) is not None
 
-    def _header(self, has_indices: bool) -> str:
-        """Return the header."""
-        bad = f" {BAD_INDEX} if an index is outside of its operand." if has_indices else ""
+    def _header(self, body: str) -> str:
+        """Return the header of a function with this body."""
+        bad = "".join(
+            f" {code} if {why}."
+            for code, why in (
+                (BAD_INDEX, "an index is outside of its operand"),
+                (BAD_CALL, "CMSIS-NN refuses an operand"),
+            )
+            if f"return {code};" in body
+        )
         macro, graph = self._macro, self._graph
         about = [
             f"The model {self._plan.model or self._name} as a C function.",
@@ -347,6 +358,7 @@ class _Program:
             *(["#include <math.h>"] if needs_math else []),
             "#include <stddef.h>",
             "#include <string.h>",
+            *directives(self._graph),
             "",
             "#if defined(__clang__)",
             "#pragma STDC FP_CONTRACT OFF",

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from arenaplan.base.choices import CODE_KERNELS
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.deploy.code.code_kernels import KernelTexts
 from arenaplan.deploy.code.code_text import Field, array, c_type, initializer
@@ -24,8 +24,12 @@ MATH: Final = re.compile(r"\b(\w+f\(|INFINITY|NAN)")
 ROWS: Final = 1
 """The dimension of images ``(N, H, W, C)`` in which rows are counted."""
 
+_SAMPLE: Final = 256
+"""Bytes of an array that are compared first."""
 BAD_INDEX: Final = 2
 """Return code for a run with an index out of bounds."""
+BAD_CALL: Final = 3
+"""Return code for a run in which CMSIS-NN refuses operands."""
 
 
 class Base(NamedTuple):
@@ -56,7 +60,8 @@ class CodePart(NamedTuple):
 
     start: str
     stop: str
-    inputs: Sequence[Base | None]
+    input: Callable[[int], Base]
+    """Returns an operand's memory; weights become constants only then."""
     output: Callable[[], str]
     """Returns where row ``start`` goes."""
 
@@ -75,7 +80,8 @@ class Constants:
     """Bytes, with 32-bit pointers."""
     needs_math: bool = False
     """Whether a number is infinite or not a number, which C spells with macros of ``math.h``."""
-    _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    _names: dict[tuple[str, int, bytes], list[tuple[str, np.ndarray]]] = field(default_factory=dict)
+    """Names and bytes by type, size and some of the bytes."""
     _taken: set[str] = field(default_factory=set)
 
     def name(self, wanted: str) -> str:
@@ -97,13 +103,18 @@ class Constants:
         if type_ is None:
             raise UnsupportedOp(f"constant {wanted!r} has element type {data.dtype}, not one of C")
         data = np.ascontiguousarray(data)
-        key = (type_, sha256(data.reshape(-1).view(np.uint8).data).digest())
-        if key not in self._names:
-            self._names[key] = name = self.name(wanted)
-            self.written.append(partial(array, type_, name, data))
-            self.size += data.nbytes
-            self.needs_math |= data.dtype.kind == "f" and not np.isfinite(data).all()
-        return self._names[key]
+        flat = data.reshape(-1).view(np.uint8)
+        sample = flat[:: flat.size // _SAMPLE + 1].tobytes()
+        alike = self._names.setdefault((type_, flat.size, sample), [])
+        for name, known in alike:
+            if np.array_equal(known, flat):
+                return name
+        name = self.name(wanted)
+        alike.append((name, flat))
+        self.written.append(partial(array, type_, name, data))
+        self.size += data.nbytes
+        self.needs_math |= data.dtype.kind == "f" and not np.isfinite(data).all()
+        return name
 
     def structure(self, type_: str, wanted: str, fields: Mapping[str, Field]) -> str:
         """Return a structure's name."""
@@ -219,9 +230,7 @@ def at_row(base: Base, row: str, numbers: int) -> str:
 
 def pointer(part: CodePart, position: int) -> str:
     """Return the pointer to an input that is there as a whole."""
-    base = part.inputs[position]
-    assert base is not None
-    return base.pointer
+    return part.input(position).pointer
 
 
 Lowering: TypeAlias = Callable[[CodeSite], Emit]
@@ -231,7 +240,14 @@ ONNX_LOWERINGS: dict[str, Lowering] = {}
 """The same for nodes in ONNX's default domain."""
 OWN_LOWERINGS: dict[str, Lowering] = {}
 """The same for nodes that no model has."""
-DOMAINS: Final = {"tflite": LOWERINGS, "": ONNX_LOWERINGS, OWN_DOMAIN: OWN_LOWERINGS}
+CMSIS_LOWERINGS: dict[str, Lowering] = {}
+"""The same for TFLite nodes that call CMSIS-NN."""
+DOMAINS: Final[dict[str, dict[str, Lowering]]] = {
+    "tflite": LOWERINGS,
+    "": ONNX_LOWERINGS,
+    OWN_DOMAIN: OWN_LOWERINGS,
+    **dict.fromkeys(CODE_KERNELS[1:], CMSIS_LOWERINGS),
+}
 
 
 def lowers(*names: str, table: dict[str, Lowering] = LOWERINGS) -> Callable[[Lowering], Lowering]:

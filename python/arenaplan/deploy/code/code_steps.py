@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final
 
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.base.quoting import quoted
 from arenaplan.deploy.code import (
+    cmsis_calls,
     code_dense,
     code_elements,
     code_moves,
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from arenaplan._core import PlacedWorkspace, Plan, Strips
 
 _FAMILIES: Final = (
-    *(code_dense, code_elements, code_moves, code_onnx, code_states, code_sums, code_windows),
+    *(cmsis_calls, code_dense, code_elements, code_moves, code_onnx, code_states, code_sums),
+    code_windows,
 )
 """Modules that register lowerings."""
 
@@ -71,25 +73,6 @@ def _require_kernel(node: Node) -> None:
     raise UnsupportedOp(
         f"node {quoted(node.name)}: generated code has no kernel for {quoted(node.op)}{domain}"
     )
-
-
-class _Bases(Sequence[Base | None]):
-    """Operands, looked up when a call needs them, because weights become constants."""
-
-    def __init__(self, count: int, find: Callable[[int], Base | None]) -> None:
-        self._count, self._find = count, find
-
-    def __len__(self) -> int:
-        return self._count
-
-    @overload
-    def __getitem__(self, at: int) -> Base | None: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Base | None]: ...
-    def __getitem__(self, at: int | slice) -> Base | Sequence[Base | None] | None:
-        if isinstance(at, slice):
-            return [self._find(i) for i in range(*at.indices(self._count))]
-        return self._find(at)
 
 
 class StepTexts:
@@ -131,7 +114,8 @@ class StepTexts:
             lines += ["", remark(f"step {number}: {', '.join(node.name for node in found)}")]
             home = nodes[-1]
             if home in strips:
-                lines += self._in_strips(found, strips[home], works.get(home))
+                self.kernels.use("strips")
+                lines += _Loop(self, found, strips[home], works.get(home)).lines()
             elif len(found) == 1:
                 lines += self._whole(found[0])
             else:
@@ -177,21 +161,10 @@ class StepTexts:
         """Return a node's call that makes the whole result."""
         site, emit = self.lowered(node)
 
-        def base(position: int) -> Base | None:
-            value = node.inputs[position]
-            return None if value is None else Base(self._pointer(value), "0")
+        def base(position: int) -> Base:
+            return Base(self._pointer(_operand(node, position)), "0")
 
-        bases = _Bases(len(node.inputs), base)
-        return emit(CodePart("0", str(site.rows), bases, lambda: site.pointer_to(0) or "NULL"))
-
-    # -- strips ------------------------------------------------------------------------------------
-
-    def _in_strips(
-        self, nodes: Sequence[Node], strips: Strips, work: PlacedWorkspace | None
-    ) -> list[str]:
-        """Return a loop over strips, in which each node makes the rows that are needed next."""
-        self.kernels.use("strips")
-        return list(_Loop(self, nodes, strips, work).lines())
+        return emit(CodePart("0", str(site.rows), base, lambda: site.pointer_to(0) or "NULL"))
 
 
 class _Loop:
@@ -333,23 +306,25 @@ class _Loop:
             name = self._name(value)
             _, emit = self._steps.lowered(node)
 
-            def base(position: int, node: Node = node) -> Base | None:
-                read = node.inputs[position]
-                if read is None:
-                    return None
-                if read in inner:
-                    return self._base(read)
-                return Base(self._steps._pointer(read), "0")
+            def base(position: int, node: Node = node) -> Base:
+                read = _operand(node, position)
+                return self._base(read) if read in inner else Base(self._steps._pointer(read), "0")
 
-            bases = _Bases(len(node.inputs), base)
             start, stop = f"r_{name}.start", f"r_{name}.stop"
             output = at_row(self._base(value), start, self._row_numbers(value))
-            calls = emit(CodePart(start, stop, bases, partial(str, output)))
+            calls = emit(CodePart(start, stop, base, partial(str, output)))
             if value == self._last:
                 lines += calls
             else:
                 lines += [f"if ({start} < {stop}) {{", *(f"  {call}" for call in calls), "}"]
         return lines
+
+
+def _operand(node: Node, position: int) -> int:
+    """Return an operand that no node leaves out."""
+    value = node.inputs[position]
+    assert value is not None
+    return value
 
 
 def _only(node: Node) -> int:

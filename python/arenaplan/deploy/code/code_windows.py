@@ -17,6 +17,7 @@ from arenaplan.deploy.code.code_site import (
 )
 from arenaplan.deploy.code.code_text import Field, real
 from arenaplan.graph.ops.window_ops import Axis
+from arenaplan.run.numpy.registry import Signature
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
 from arenaplan.run.numpy.tflite.fixed import Multiplier
 from arenaplan.run.numpy.tflite.images import sides_of
@@ -82,6 +83,17 @@ def bias_of(site: CodeSite, position: int, dtype: Any) -> str:
     return site.constant("bias", data.astype(dtype))
 
 
+def factors_of(
+    signature: Signature, operands: tuple[int, int], channels: int, *, has_one: bool
+) -> list[Multiplier]:
+    """Return a factor per channel of a product, or one; operands are image and weights."""
+    x, w = (encoding(signature, at) for at in operands)
+    y = encoding(signature, 0, "output")
+    if has_one and len(w.scales) == 1:
+        return [tensor_multiplier(x, w, y)]
+    return channel_multipliers(signature, x, w, y, channels)
+
+
 def rescaled(
     site: CodeSite,
     operands: tuple[int, int, int],
@@ -100,18 +112,10 @@ def rescaled(
         Whether a single weight scale gives a single factor, computed as for whole results.
     """
     signature = site.signature
-    image, weights, bias = operands
-    x, w, y = (
-        encoding(signature, image),
-        encoding(signature, weights),
-        encoding(signature, 0, "output"),
-    )
+    image, _, bias = operands
+    x, y = encoding(signature, image), encoding(signature, 0, "output")
     wide = _is_wide(site, image, bias)
-    factors = (
-        [tensor_multiplier(x, w, y)]
-        if has_one and len(w.scales) == 1
-        else channel_multipliers(signature, x, w, y, channels)
-    )
+    factors = factors_of(signature, operands[:2], channels, has_one=has_one)
     if len(set(factors)) == 1:
         factors = factors[:1]
     if wide and any(factor.shift > 14 for factor in factors):
@@ -156,9 +160,14 @@ def _factor_fields(site: CodeSite, factors: list[Multiplier]) -> dict[str, Field
 
 def check_sums(site: CodeSite, weights: np.ndarray, offset: int, image: int, bias: int) -> None:
     """Refuse sums that may not fit 32 bits; weights have the result's channels first."""
-    sums = largest_sums(weights, offset, site.input(image).dtype)
+    added = np.zeros(1, np.int64)
     if site.signature.input(bias) is not None:
-        sums = sums + np.abs(constant_operand(site.signature, bias).reshape(-1).astype(np.int64))
+        added = np.abs(constant_operand(site.signature, bias).reshape(-1).astype(np.int64))
+    # A product of bytes has less than 16 bits, so that few sums need to be added up.
+    count, is_byte = weights[:1].size, weights.dtype == site.input(image).dtype == np.int8
+    if is_byte and (count << 15) + int(added.max(initial=0)) <= _LARGEST:
+        return
+    sums = added + largest_sums(weights, offset, site.input(image).dtype)
     if not _is_wide(site, image, bias) and int(sums.max(initial=0)) > _LARGEST:
         raise site.refuse("its sums may have more than 32 bits")
 
@@ -206,10 +215,10 @@ class Term(NamedTuple):
 # -- windows --------------------------------------------------------------------------------------
 
 
-def _sides(site: CodeSite, taps: tuple[int, int]) -> tuple[Axis, Axis]:
+def sides(signature: Signature, taps: tuple[int, int]) -> tuple[Axis, Axis]:
     """Return rows and columns, with the padding of a node that is not there."""
-    rows, columns = sides_of(site.signature, taps)
-    before = site.signature.attributes.get("before")
+    rows, columns = sides_of(signature, taps)
+    before = signature.attributes.get("before")
     if before is None:
         return rows, columns
     return rows._replace(before=before[0]), columns._replace(before=before[1])
@@ -217,7 +226,7 @@ def _sides(site: CodeSite, taps: tuple[int, int]) -> tuple[Axis, Axis]:
 
 def _window(site: CodeSite, taps: tuple[int, int]) -> dict[str, Field]:
     """Return a window's fields."""
-    rows, columns = _sides(site, taps)
+    rows, columns = sides(site.signature, taps)
     _, height, width, depth = site.input(0).shape
     return {
         "height": height,
@@ -241,8 +250,7 @@ def _over_images(site: CodeSite, function: str, parameters: str) -> Emit:
     sizes = prod(site.input(0).shape[1:]), prod(site.output.shape[1:])
 
     def emit(part: CodePart) -> list[str]:
-        base = part.inputs[0]
-        assert base is not None
+        base = part.input(0)
         rest = f"{part.start}, {part.stop}"
         if images == 1:
             return [
@@ -299,17 +307,23 @@ LARGEST_OF: Final = {
 }
 
 
+def pool_sides(site: CodeSite) -> tuple[Axis, Axis]:
+    """Return rows and columns of a pool; refuse windows without pixels."""
+    attributes = site.signature.attributes
+    found = sides(site.signature, (attributes["filter_height"], attributes["filter_width"]))
+    for side in found:
+        last = (side.out - 1) * side.stride - side.before
+        if side.before >= side.kernel or last >= side.size:
+            raise site.refuse("a window has no pixel")
+    return found
+
+
 @lowers("AVERAGE_POOL_2D", "MAX_POOL_2D")
 def pool(site: CodeSite) -> Emit:
     """Compute the mean or maximum of windows."""
     check_types(site.signature, "int8 int8", "int16 int16", "float32 float32")
-    attributes = site.signature.attributes
-    taps = attributes["filter_height"], attributes["filter_width"]
-    rows, columns = _sides(site, taps)
-    for side in (rows, columns):
-        last = (side.out - 1) * side.stride - side.before
-        if side.before >= side.kernel or last >= side.size:
-            raise site.refuse("a window has no pixel")
+    rows, columns = pool_sides(site)
+    taps = rows.kernel, columns.kernel
     dtype, is_max = site.output.dtype, site.op == "MAX_POOL_2D"
     words = {**words_of(dtype), **(LARGEST_OF if is_max else MEAN_OF)}
     count = "(i_last - i_first) * (j_last - j_first)"

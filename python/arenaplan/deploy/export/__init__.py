@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from arenaplan._core import Plan
-from arenaplan.base.choices import FORMS
+from arenaplan.base.choices import FORMS, CodeKernels
 from arenaplan.classic.sharing import share_storage
 from arenaplan.classic.storage import runtime_json
 from arenaplan.deploy.export.c import header_of, shim_of
@@ -155,6 +155,7 @@ def c_code(
     name: str = "",
     sections: Mapping[str, str] | None = None,
     stream_input: bool = False,
+    kernels: CodeKernels = "portable",
 ) -> CodeFiles:
     """
     Return a model as a C function, with generated kernels and a static arena.
@@ -174,6 +175,9 @@ def c_code(
     stream_input : bool, default False
         Whether the function requests input image rows, so that the whole image is never in memory.
         ``plan`` is for the result of :func:`arenaplan.deploy.code.streamed`.
+    kernels : {"portable", "cmsis-nn", "cmsis-nn-mve"}
+        Whether nodes outside of strips call CMSIS-NN functions, on processors without MVE or with
+        MVE. ``plan`` is for the result of :func:`arenaplan.deploy.code.calling_cmsis_nn`.
 
     Raises
     ------
@@ -188,10 +192,12 @@ def c_code(
     PlanError
         If the files cannot be written.
     """
-    from arenaplan.deploy.code import generated, streamed
+    from arenaplan.deploy.code import calling_cmsis_nn, generated, streamed
 
     if stream_input:
         graph = streamed(graph)
+    if kernels != "portable":
+        graph = calling_cmsis_nn(graph, kernels)
     if plan is None:
         plan = make_plan(graph, target="c-code")
     files = generated(graph, plan, name=name, sections=sections)
@@ -224,7 +230,7 @@ _ALL = (
         "c-code",
         _code,
         reader="c-code",
-        options=("name", "sections", "stream_input"),
+        options=("name", "sections", "stream_input", "kernels"),
         is_folder=True,
     ),
     Exporter("csv", _table, options=("space",)),

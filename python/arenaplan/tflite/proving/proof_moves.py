@@ -279,13 +279,13 @@ def _given(fact: Fact, like: Fact) -> int | None:
 
 def _reshaped(call: _Call) -> Move:
     x, y = call.input(0), call.output()
-    shape = _asked_shape(call, x, y)
+    shape = _asked_shape(call, x)
     if shape != y.shape or prod(shape) != x.count:
         raise NotAMove(f"{x.text()} of shape {x.shape} does not become {y.text()}")
     return Move((_positions(x).reshape(shape),), (0,))
 
 
-def _asked_shape(call: _Call, x: Fact, y: Fact) -> Shape:
+def _asked_shape(call: _Call, x: Fact) -> Shape:
     """Return the shape that a reshaping operator asks for."""
     name, options = call.operation.name, call.operation.plain
     if name == "EXPAND_DIMS":

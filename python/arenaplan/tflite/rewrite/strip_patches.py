@@ -99,7 +99,7 @@ class _Emitter:
             slabs: dict[int, _Slab] = {}
             cut: dict[tuple[int, Span], int] = {}
             for call in strip.calls:
-                self._call(scope, strip, call, slabs, cut)
+                self._call(scope, call, slabs, cut)
                 result = self._program.operators[call.operator].outputs[0]
                 if result in region.held:
                     self._hold(strip, call, slabs, held)
@@ -110,7 +110,6 @@ class _Emitter:
     def _call(
         self,
         scope: Scope,
-        strip: Strip,
         call: StripCall,
         slabs: dict[int, _Slab],
         cut: dict[tuple[int, Span], int],

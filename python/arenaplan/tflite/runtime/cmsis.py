@@ -9,14 +9,16 @@ kernels are optimized for speed. Operators that are not in the tables use refere
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from arenaplan.graph.ops.window_ops import same_padding
 from arenaplan.tflite.runtime import kernels as reference
 from arenaplan.tflite.runtime.kernels import KernelSite, RuntimeKernel
+
+Shape: TypeAlias = Sequence[int]
 
 CONV: Final = "9i 2p 3i ?2i"
 """Layout of a convolution's data."""
@@ -78,7 +80,8 @@ def _described(site: KernelSite, axis: int) -> str:
 def _conv(site: KernelSite, *, mve: bool) -> None:
     dtype = _described(site, 0)
     if dtype == "int8":
-        _request(site, _conv_bytes(site, mve=mve))
+        shapes = [site.shape(place) for place in ("i0", "i1", "o0")]
+        _request(site, conv_bytes(window_of(site, (4, 5)), *shapes, mve=mve))
     elif dtype == "int16":
         rows = site.shape("i0")[3] * prod(site.shape("i1")[1:3])
         _request(site, 4 * -(-rows // 8) * 8 * 2 if mve else 2 * rows * 2)
@@ -90,17 +93,18 @@ def _request(site: KernelSite, amount: int) -> None:
         site.scratch(amount)
 
 
-def _conv_bytes(site: KernelSite, *, mve: bool) -> int:
+def conv_bytes(
+    window: ConvolutionWindow, image: Shape, weights: Shape, made: Shape, *, mve: bool
+) -> int:
     """Return a byte convolution's scratch memory."""
-    window = window_of(site, (4, 5))
-    _, height, width, channels = site.shape("i0")
-    _, kernel_height, kernel_width, depth = site.shape("i1")
+    _, height, width, channels = image
+    _, kernel_height, kernel_width, depth = weights
     is_point = (kernel_height, kernel_width) == (1, 1) and channels == depth
     if is_point and window[2:] == (1, 1, 0, 0):
         return 0
     is_row = (height, kernel_height, window.dilation_width) == (1, 1, 1) and channels == depth
     if mve and is_row and window.stride_width * channels % 4 == 0:
-        return _row_bytes(window, width, kernel_width, site.shape("o0")[2], channels)
+        return _row_bytes(window, width, kernel_width, made[2], channels)
     return _columns(channels * kernel_height * kernel_width, mve=mve)
 
 
@@ -124,15 +128,18 @@ def _row_bytes(
 def _depthwise_conv(site: KernelSite, *, mve: bool) -> None:
     dtype = _described(site, 3)
     if dtype == "int8":
-        _request(site, _depthwise_bytes(site, mve=mve))
+        window, is_byte = window_of(site, (5, 6)), site.dtype("i1") == "int8"
+        amount = depthwise_bytes(window, site.shape("i0"), site.shape("i1"), is_byte, mve=mve)
+        _request(site, amount)
 
 
-def _depthwise_bytes(site: KernelSite, *, mve: bool) -> int:
-    """Return a byte depthwise convolution's scratch memory."""
-    window = window_of(site, (5, 6))
-    batch, _, _, channels = site.shape("i0")
-    _, height, width, results = site.shape("i1")
-    if mve and channels == 1 and results > 1 and site.dtype("i1") == "int8":
+def depthwise_bytes(
+    window: ConvolutionWindow, image: Shape, weights: Shape, is_byte: bool = True, *, mve: bool
+) -> int:
+    """Return a byte depthwise convolution's scratch memory; weights have 8 bits or 4."""
+    batch, _, _, channels = image
+    _, height, width, results = weights
+    if mve and channels == 1 and results > 1 and is_byte:
         # Runs as a convolution with transposed weights.
         return _columns(height * width, mve=True) + results * height * width
     if channels != results or batch != 1 or window[2:4] != (1, 1):
@@ -140,7 +147,7 @@ def _depthwise_bytes(site: KernelSite, *, mve: bool) -> int:
     if mve:
         return 4 * _BLOCK * width * height
     is_small = (height, width) == (3, 3) and max(window[4:]) <= 1
-    if is_small and site.dtype("i1") == "int8":
+    if is_small and is_byte:
         return 0
     return 2 * channels * width * height
 
@@ -169,8 +176,13 @@ def _sums(site: KernelSite, amount: int, *places: str) -> None:
 
 def _average_pool(site: KernelSite, *, mve: bool) -> None:
     site.describe("i0 o0 i0 o0")
-    if not mve and site.dtype("i0") in ("int8", "int16"):
-        _request(site, 4 * site.shape("i0")[3])
+    if site.dtype("i0") in ("int8", "int16"):
+        _request(site, average_bytes(site.shape("i0"), mve=mve))
+
+
+def average_bytes(image: Shape, *, mve: bool) -> int:
+    """Return the scratch memory for averages over windows."""
+    return 0 if mve else 4 * image[3]
 
 
 def _svdf(site: KernelSite, *, mve: bool) -> None:

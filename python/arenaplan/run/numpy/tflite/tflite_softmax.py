@@ -23,7 +23,7 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
     limits,
 )
 
-_DIFFERENCE_BITS: Final = 5
+DIFFERENCE_BITS: Final = 5
 _SUM_BITS: Final = 12
 _PIECE: Final = FEW // 4
 """Elements in a row, or in some rows, for functions with many temporary arrays."""
@@ -79,18 +79,18 @@ def _pieces(depth: int) -> list[slice]:
     return [slice(at, at + _PIECE) for at in range(0, depth, _PIECE)]
 
 
-def _softmax_scale(beta: float, scale: float) -> Multiplier:
+def softmax_scale(beta: float, scale: float) -> Multiplier:
     """Return the factor for differences: ``PreprocessSoftmaxScaling``."""
-    real = min(beta * scale * (1 << (31 - _DIFFERENCE_BITS)), (1 << 31) - 1.0)
+    real = min(beta * scale * (1 << (31 - DIFFERENCE_BITS)), (1 << 31) - 1.0)
     return multiplier_of(real)
 
 
 def softmax_exps(scale: float, beta: float) -> np.ndarray:
     """Return exp for 8-bit differences from 0 on; exp of larger differences counts as 0."""
-    factor = _softmax_scale(beta, scale)
-    differences = -np.arange(min(256, fixed.radius(_DIFFERENCE_BITS, factor.shift) + 1))
+    factor = softmax_scale(beta, scale)
+    differences = -np.arange(min(256, fixed.radius(DIFFERENCE_BITS, factor.shift) + 1))
     shifted = fixed.wrapped(differences << factor.shift)
-    return fixed.exp_of_negative(fixed.high_product(shifted, factor.value), _DIFFERENCE_BITS)
+    return fixed.exp_of_negative(fixed.high_product(shifted, factor.value), DIFFERENCE_BITS)
 
 
 @kernel("SOFTMAX", domain=DOMAIN, workspace=_scratch, in_order=True)

@@ -1,0 +1,4 @@
+/* Parameters of a CMSIS-NN function. */
+struct cmsis_NAME {
+  FIELDS
+};
