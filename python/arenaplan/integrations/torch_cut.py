@@ -380,6 +380,9 @@ class JointCut:
         name = _first_piece(node).name
         if name in self._made_by:
             return self._values[self._meaning[self._made_by[name]]]
+        if node.target is self._torch.ops.aten.copy.default:
+            # The result is the second operand: see formats.pt2.joint.without_aliases.
+            return self._read(node.args[1])
         # An alias, an expansion or a constant is written where it is read.
         operands = tuple(self._read(it) for it in node.all_input_nodes)
         if (node, operands) not in self._free:
