@@ -158,6 +158,9 @@ def test_random_numbers_are_drawn_once_and_in_order() -> None:
     assert len(drawn) > 6
     assert [target for target in forward if target in drawn] == drawn
     assert not set(drawn) & set(backward)
+    # A result of dropout is made again from the mask, in the forward pass's arithmetic.
+    remade = "aten.native_dropout_backward.default"
+    assert backward.count(remade) > joint.count(remade)
     repeated = Counter(forward) + Counter(backward) - Counter(joint)
     assert repeated.total() >= cut.reports[0].repetitions
 
