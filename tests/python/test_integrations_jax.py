@@ -29,8 +29,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Some donated buffers:UserWarning
 KEPT = {"compiler_options": dict(apj.COMPILER_OPTIONS)}
 BUDGETS = ("8%", "30%")
 LOOPS = ("lstm", "gru")
-DEARER = ("pair",)
-"""Steps for which XLA takes more bytes with a schedule than without: a fault that is not mended."""
 
 
 def arrays(tree: Any) -> list[np.ndarray]:
@@ -67,7 +65,7 @@ def copied(name: str) -> Any:
 # -- steps of many kinds --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in STEPS if name not in LOOPS + DEARER])
+@pytest.mark.parametrize("name", [name for name in STEPS if name not in LOOPS])
 def test_a_scheduled_step_computes_what_the_plain_one_does_in_fewer_bytes(name: str) -> None:
     """Compiled bytes fall with the budget, and are near to what the plan predicts."""
     expected = traced_of(name).plain(*copied(name))
@@ -81,7 +79,8 @@ def test_a_scheduled_step_computes_what_the_plain_one_does_in_fewer_bytes(name: 
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < reports[0].plain_bytes
     # Compilers for CPUs compute bfloat16 in float32, which has twice the bytes.
-    most = 4 if name == "scaled" else 2.5
+    # The masks of ``pair`` are small, and each stands behind a barrier with larger operands.
+    most = 4 if name in ("scaled", "pair") else 2.5
     assert all(report.ratio <= most for report in reports), [r.ratio for r in reports]
     assert all(report.repetitions for report in reports)
     assert [report.loops for report in reports] == [2 * (name == "recurrent")] * len(BUDGETS)
@@ -177,6 +176,17 @@ def test_schedules_that_are_fitted_to_the_compiler_keep_budgets_by_its_count() -
         apj.scheduled_step(step.run, step.args, step.donate, recompute=min(sizes) - 1, fit=True)
     part = apj.scheduled_step(step.run, step.args, step.donate, recompute="20%", fit=True)
     assert part.plan.extra_cost <= 0.2
+
+
+@pytest.mark.parametrize("name", ["pair", "recurrent"])
+def test_compiled_points_have_fewer_and_fewer_bytes(name: str) -> None:
+    """The compiler may make a dearer schedule larger: such a schedule is no point."""
+    step = step_of(name)
+    points = apj.curve(step.run, step.args, step.donate, compiles=True)
+    sizes = [point.compiled_bytes or 0 for point in points]
+    works = [point.extra_work for point in points]
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert works == sorted(works)
 
 
 def test_a_curve_is_that_of_the_plans() -> None:

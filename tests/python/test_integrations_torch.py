@@ -35,6 +35,13 @@ def attentive() -> Case:
     return _case(net, lambda: (torch.randn(8, 12, 32), torch.randn(8, 12, 32)))
 
 
+def pooled() -> Case:
+    """The gradient of pooling is copied into a tensor whose order of dimensions was changed."""
+    blocks = [each for _ in range(4) for each in (Channels(8), nn.Conv2d(8, 8, 3, padding=1))]
+    net = nn.Sequential(*blocks, Channels(8), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return _case(net, lambda: (torch.randn(4, 8, 16, 16), torch.randn(4, 8)))
+
+
 def _case(net: Any, batch: Any) -> Case:
     # ``mse_loss`` of PyTorch would keep the bytes of all differences in those of the loss.
     loss = lambda net, x, y: (net(x) - y).square().mean()  # noqa: E731
@@ -57,10 +64,21 @@ class Residual(nn.Module):
         return x.mean((2, 3))
 
 
+class Channels(nn.Module):
+    """Normalization over channels, which are the last dimension in memory afterwards."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Any) -> Any:
+        return F.gelu(self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
+
+
 # PyTorch's compiler takes no recurrent networks.
 MODELS = {
     **{name: make for name, make in CASES.items() if name != "series"},
-    **{make.__name__: make for make in (perceptron, residual, attentive)},
+    **{make.__name__: make for make in (perceptron, residual, attentive, pooled)},
 }
 
 
@@ -140,6 +158,9 @@ def test_random_numbers_are_drawn_once_and_in_order() -> None:
     assert len(drawn) > 6
     assert [target for target in forward if target in drawn] == drawn
     assert not set(drawn) & set(backward)
+    # A result of dropout is made again from the mask, in the forward pass's arithmetic.
+    remade = "aten.native_dropout_backward.default"
+    assert backward.count(remade) > joint.count(remade)
     repeated = Counter(forward) + Counter(backward) - Counter(joint)
     assert repeated.total() >= cut.reports[0].repetitions
 

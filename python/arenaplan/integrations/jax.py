@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -255,7 +256,7 @@ def schedules(
     step: Callable[..., Any], args: Sequence[Any], donate: Donate = None, *, unroll: int = 0
 ) -> Iterator[ScheduledStep]:
     """
-    Yield up to 8 schedules, from the least extra work to the fewest bytes.
+    Yield up to 8 schedules, from the least extra work to the fewest bytes by the compiler's count.
 
     Parameters
     ----------
@@ -342,7 +343,10 @@ def curve(
     """
     forms = _forms(step, args, donate, unroll)
     if compiles:
-        return [_point(scheduled) for scheduled in _compiled(forms)]
+        return [
+            CompiledPoint(it.plan.arena_bytes, _compiled_bytes(it), it.extra_work, it.bound)
+            for it in _compiled(forms)
+        ]
     return [point for _, point in _points(forms)]
 
 
@@ -405,17 +409,20 @@ def _extra(extra: float, work: int, plain_work: int) -> float:
 
 
 def _compiled(forms: Sequence[TracedArguments]) -> Iterator[ScheduledStep]:
-    """Yield schedules from all bytes to the fewest, some points of the curve apart."""
+    """
+    Yield schedules from all bytes to the fewest, some points of the curve apart.
+
+    A schedule that compiles to no fewer bytes than a cheaper one is left out.
+    """
+    least: float = inf
     points = _points(forms)
     count = min(len(points), _POINTS)
     for k in range(count):
         form, point = points[k * (len(points) - 1) // max(count - 1, 1)]
-        yield ScheduledStep(form, _plan(form, point.arena_bytes), forms[0].work)
-
-
-def _point(scheduled: ScheduledStep) -> CompiledPoint:
-    plan, compiled = scheduled.plan, _compiled_bytes(scheduled)
-    return CompiledPoint(plan.arena_bytes, compiled, scheduled.extra_work, scheduled.bound)
+        found = ScheduledStep(form, _plan(form, point.arena_bytes), forms[0].work)
+        if _compiled_bytes(found) < least:
+            least = _compiled_bytes(found)
+            yield found
 
 
 def _compiled_bytes(scheduled: ScheduledStep) -> int:

@@ -202,8 +202,10 @@ def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
     Return by place the values that an update waits for: results of all readers of the old content.
 
     A compiler without that order copies the old content. A result that is dead at the update is
-    replaced by a dependent result that is alive.
+    replaced by a dependent result that is alive. No update waits for a result larger than the old
+    content: such a result would be held until the update, at more bytes than a copy.
     """
+    sizes = [array_bytes(value.shape, value.dtype) for value in graph.values]
     makers = {value: place for place, node in enumerate(order) for value in node.outputs}
     before, last = _ancestors(order)
     waits: dict[int, list[int]] = {}
@@ -213,7 +215,8 @@ def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
         missing = sum(1 << at for at in readers) & ~before[place]
         for at in range(place - 1, -1, -1):
             is_there = last.get(at, at) > place or at == place - 1 or missing >> at & 1
-            made = [x for x in order[at].outputs if x is not None]
+            outputs = [x for x in order[at].outputs if x is not None]
+            made = [x for x in outputs if sizes[x] <= sizes[into]]
             if made and is_there and before[at] & missing:
                 waits.setdefault(place, []).append(made[0])
                 missing &= ~before[at]

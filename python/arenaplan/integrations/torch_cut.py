@@ -87,7 +87,8 @@ def planned_module(module: Any, ends: Ends) -> Any:
 
     A node :data:`BOUNDARY` reads all forward results and makes the tangents: no later node runs
     before the last result is there. Copies to inputs happen at the end of a pass, so copies are not
-    nodes, and copied values are results.
+    nodes, and copied values are results. A result of dropout is made from the mask, so that the
+    result can be made again without random numbers.
 
     Parameters
     ----------
@@ -113,9 +114,20 @@ def planned_module(module: Any, ends: Ends) -> Any:
     made: dict[Any, Any] = {}
     nodes = [node for node in module.graph.nodes if node not in set(ends.copies)]
     early = _ancestors(ends.forward)
+
+    def add(node: Any) -> None:
+        mask = _mask_of(node)
+        if node in made or mask is None:
+            made[node] = made.get(node) or graph.node_copy(node, made.__getitem__)
+            return
+        add(mask)
+        dropped = _dropped(node, mask, made.__getitem__)
+        made[node] = graph.create_node("call_function", *dropped, name=node.name)
+        made[node].meta = dict(node.meta)
+
     for node in nodes:
         if (node.op == "placeholder" and node not in ends.tangents) or node in early:
-            made[node] = graph.node_copy(node, made.__getitem__)
+            add(node)
     # A node that makes a graph result runs once. New normalization statistics are small and made
     # together with the other results, so need not count as graph results.
     forward = [node for node in ends.forward if not _is_statistic(node)]
@@ -127,8 +139,7 @@ def planned_module(module: Any, ends: Ends) -> Any:
         made[node] = graph.create_node("call_function", getitem, (boundary, at), name=node.name)
         made[node].meta = dict(node.meta)
     for node in nodes[:-1]:
-        if node not in made:
-            made[node] = graph.node_copy(node, made.__getitem__)
+        add(node)
     graph.output([made[node] for node in (*forward, *ends.backward)])
     return torch.fx.GraphModule(module, graph)
 
@@ -142,7 +153,7 @@ def constrain(graph: Graph, module: Any, ends: Ends) -> None:
     normalization results that are read again do not depend on the statistics.
 
     PyTorch views take no bytes and no work, for any strides, and hold all bytes of the tensor until
-    the pass ends: see :meth:`JointCut._detach_saved`. Other results take both, clones and
+    the pass ends: see :meth:`JointCut._detach_slices`. Other results take both, clones and
     concatenations, too. Compilers fuse operators other than products, convolutions and attention
     into neighboring kernels, so few bytes of these operators move.
     """
@@ -230,7 +241,11 @@ class JointCut:
         """New nodes that need no memory, by node and operands, on this side of the cut."""
         self._first: dict[str, Any] = {}
         """By name, the new node for the first execution."""
+        self._before = ""
+        """The name of the node that was executed last."""
         self._backward: set[Any] = set()
+        self._late: set[Any] = set()
+        """The nodes of the backward pass that repeat no forward node."""
         self._is_backward = False
         self._write(graph, plan)
 
@@ -268,25 +283,35 @@ class JointCut:
             for node in dict.fromkeys([*reads, *(x for x in backward if x is not None)])
             if node not in self._backward and node not in tangents
         ]
+        self._detach_slices()
 
-        self._detach_saved()
+    def _detach_slices(self) -> None:
+        """
+        Copy slices that the backward pass reads, where the slices hold more bytes than are read.
 
-    def _detach_saved(self) -> None:
-        """Save copies instead of views that would hold more bytes than the backward pass reads."""
-        held = Counter[int]()
-        for node in self._saved:
-            held[_storage(node)._cdata] += node.meta["val"].nbytes
-        for at, node in enumerate(self._saved):
+        Slices are saved, or made again by repetitions of forward nodes.
+        """
+        read = {node: [user for user in node.users if user in self._backward]
+                for node in self._saved}  # fmt: skip
+        for node in self._graph.nodes:
+            is_again = node in self._backward - self._late and _is_tensor(node)
+            if is_again and not self._late.isdisjoint(node.users):
+                piece = _shown(node)[0]
+                read[piece] = list(piece.users)
+        held = Counter[Any]()
+        for node in read:
+            held[_shown(node)[1]] += node.meta["val"].nbytes
+        for node, readers in read.items():
             storage = _storage(node)
-            if storage._cdata in self._given_bytes or held[storage._cdata] >= storage.nbytes():
+            if storage._cdata in self._given_bytes or held[_shown(node)[1]] >= storage.nbytes():
                 continue
-            readers = [user for user in node.users if user in self._backward]
             with self._graph.inserting_after(node):
                 clone = self._graph.call_function(self._torch.ops.aten.clone.default, (node,))
             clone.meta = {**node.meta, "val": node.meta["val"].clone()}
             for user in readers:
                 user.replace_input_with(node, clone)
-            self._saved[at] = clone
+            if node in self._saved:
+                self._saved[self._saved.index(node)] = clone
 
     @property
     def saved_bytes(self) -> int:
@@ -326,7 +351,15 @@ class JointCut:
     def _execute(self, node: Node, execution: Node) -> None:
         """Write a node for one execution, and a node for each of several results."""
         source = self._nodes[node.name]
-        if self._is_backward and _NORMALIZED in node.op and source.args[5]:
+        before, self._before = self._before, node.name
+        mask = _mask_of(source)
+        if mask is not None:
+            if before == source.args[0].name:
+                return  # The node that has drawn the mask has made the result, too.
+            new = self._graph.call_function(*_dropped(source, mask, self._read))
+            new.meta = dict(source.meta)
+            made = {source.name: self._on_this_side(new)}
+        elif self._is_backward and _NORMALIZED in node.op and source.args[5]:
             made = self._normalized(source)
         else:
             made = {source.name: self._written(source, self._read)}
@@ -363,7 +396,10 @@ class JointCut:
 
     def _written(self, source: Any, read: Callable[[Any], Any]) -> Any:
         """Return a copy of a node on this side of the cut."""
-        return self._on_this_side(self._graph.node_copy(source, read))
+        new = self._on_this_side(self._graph.node_copy(source, read))
+        if source in self._ends.late:
+            self._late.add(new)
+        return new
 
     def _on_this_side(self, new: Any) -> Any:
         """Mark a node as belonging to the pass that is written now."""
@@ -380,6 +416,9 @@ class JointCut:
         name = _first_piece(node).name
         if name in self._made_by:
             return self._values[self._meaning[self._made_by[name]]]
+        if node.target is self._torch.ops.aten.copy.default:
+            # The result is the second operand: see formats.pt2.joint.without_aliases.
+            return self._read(node.args[1])
         # An alias, an expansion or a constant is written where it is read.
         operands = tuple(self._read(it) for it in node.all_input_nodes)
         if (node, operands) not in self._free:
@@ -399,6 +438,18 @@ def _is_tensor(node: Any) -> bool:
 def _storage(node: Any) -> Any:
     """Return the bytes that a tensor shares with its views."""
     return node.meta["val"].untyped_storage()
+
+
+def _shown(node: Any) -> tuple[Any, Any]:
+    """Return the first view that shows no more than a view does, and the node that both show."""
+    first = node
+    while True:
+        made = node.args[0] if node.target is getitem else node
+        if not getattr(made.target, "is_view", False):
+            return first, node
+        if node.meta["val"].nbytes == first.meta["val"].nbytes:
+            first = node
+        node = made.args[0]
 
 
 def _fits(graph: Graph, value: int | None, node: Node) -> bool:
@@ -425,6 +476,25 @@ def _is_statistic(node: Any) -> bool:
     if node.target is not getitem or _NORMALIZED not in str(node.args[0].target):
         return False
     return bool(node.args[1] > 2)
+
+
+def _mask_of(node: Any) -> Any:
+    """Return the mask that makes a result of dropout from the operand; None for other nodes."""
+    if node.target is not getitem or node.args[1] != 0:
+        return None
+    drawn = node.args[0]
+    is_dropout = str(drawn.target) == "aten.native_dropout.default" and drawn.args[2]
+    masks = (user for user in drawn.users if user.target is getitem and user.args[1] == 1)
+    return next(masks, None) if is_dropout and _first_piece(node) is node else None
+
+
+def _dropped(node: Any, mask: Any, read: Callable[[Any], Any]) -> tuple[Any, tuple[Any, ...]]:
+    """Return the operator, and its arguments, that makes a result of dropout from the mask."""
+    import torch
+
+    x, part = node.args[0].args[:2]
+    scale = 0.0 if part == 1 else 1 / (1 - part)
+    return torch.ops.aten.native_dropout_backward.default, (read(x), read(mask), scale)
 
 
 def _is_copy_into_input(node: Any) -> bool:
