@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::call::{self, admit};
 use crate::error::OrRaise;
+use crate::getters::getters;
 use crate::graph::{Graph, core_of};
 use crate::plan::Plan;
 use crate::results::{Assign, Block};
@@ -199,6 +200,17 @@ pub(crate) fn order_mutations(
     Ok(after.map(|nodes| nodes.iter().map(|&node| node.into()).collect()).collect())
 }
 
+getters! { StoragePlan
+    /// Bytes of all blocks except the caller's.
+    allocated_bytes: u64 = |it| it.inner.allocated_bytes();
+
+    /// Count of results without storage.
+    not_allocated: usize = |it| it.inner.not_allocated();
+
+    /// Match range of the pass that was kept.
+    match_range: u64 = |it| it.inner.match_range();
+}
+
 #[pymethods]
 impl StoragePlan {
     /// Block by value; -1 unassigned, -2 external, -3 dynamic.
@@ -226,24 +238,6 @@ impl StoragePlan {
             space: space(block.space.index()),
         };
         Ok(blocks.map(row).collect())
-    }
-
-    /// Bytes of all blocks except the caller's.
-    #[getter]
-    fn allocated_bytes(&self) -> u64 {
-        self.inner.allocated_bytes()
-    }
-
-    /// Count of results without storage.
-    #[getter]
-    fn not_allocated(&self) -> usize {
-        self.inner.not_allocated()
-    }
-
-    /// Match range of the pass that was kept.
-    #[getter]
-    fn match_range(&self) -> u64 {
-        self.inner.match_range()
     }
 
     /// Color by node; None with one color.
