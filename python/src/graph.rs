@@ -91,6 +91,16 @@ impl Graph {
     pub(crate) fn items(&self) -> usize {
         self.inner.values().len() + self.inner.nodes().len()
     }
+
+    /// Runs `work` on the graph, as [`call::run`].
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&arenaplan::Graph) -> T + Send + 'static,
+    ) -> PyResult<T> {
+        let graph = Arc::clone(&self.inner);
+        call::run(py, self.items(), move |_, _| work(&graph))
+    }
 }
 
 getters! { Graph
@@ -201,8 +211,7 @@ impl Graph {
 
     /// Return a copy in which some values, by index, lie at fixed offsets in bytes.
     fn with_pins(&self, py: Python<'_>, pins: Vec<(u32, u64)>) -> PyResult<Self> {
-        let graph = Arc::clone(&self.inner);
-        let inner = call::run(py, self.items(), move |_, _| {
+        let inner = self.run(py, move |graph| {
             graph.with_pins(pins.into_iter().map(|(value, at)| (ValueId::from(value), at)))
         })?;
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
@@ -233,8 +242,7 @@ impl Graph {
         schedule: Vec<Entry>,
         paging: Option<Paging>,
     ) -> PyResult<Self> {
-        let graph = Arc::clone(&self.inner);
-        let inner = call::run(py, self.items(), move |_, _| {
+        let inner = self.run(py, move |graph| {
             let schedule: Vec<Execution> = schedule.into_iter().map(Execution::from).collect();
             let slow = paging.map(|paging| paging.to_space());
             graph.scheduled_with(&schedule, slow.as_ref())
@@ -244,8 +252,7 @@ impl Graph {
 
     /// Return the graph as JSON text.
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        let graph = Arc::clone(&self.inner);
-        let text = call::run(py, self.items(), move |_, _| graph.to_json())?;
+        let text = self.run(py, arenaplan::Graph::to_json)?;
         admit(py, text.len())?;
         Ok(text)
     }

@@ -8,7 +8,8 @@ use std::time::Instant;
 use arenaplan::base::{BufferId, LiveRange};
 use arenaplan::format::CsvProblem;
 use arenaplan::pack::{
-    Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, compact, infeasible_subset, repack,
+    Apart, Buffer, Error as PackError, Forbidden, Gap, Repacking, Result as PackResult, Rules,
+    Space, Tries, compact, infeasible_subset, repack,
 };
 use arenaplan::{Problem, SpaceId, solve};
 use pyo3::Borrowed;
@@ -109,17 +110,17 @@ impl Columns {
         let count = sizes.len();
         let rows = sizes.into_iter().zip(live).zip(alignments).zip(pins).zip(hints).enumerate();
         let buffers = rows.map(|(index, ((((size, (start, end)), alignment), pin), hint))| {
-            let named = |error: arenaplan::pack::Error| match error {
-                arenaplan::pack::Error::InvalidLiveRange { start, end, .. } => {
+            let named = |error: PackError| match error {
+                PackError::InvalidLiveRange { start, end, .. } => {
                     let what = format!("buffer {index}");
-                    arenaplan::pack::Error::InvalidLiveRange { what, start, end }
+                    PackError::InvalidLiveRange { what, start, end }
                 }
-                arenaplan::pack::Error::InvalidAlignment { bytes, .. } => {
+                PackError::InvalidAlignment { bytes, .. } => {
                     let what = format!("buffer {index}");
-                    arenaplan::pack::Error::InvalidAlignment { what, bytes }
+                    PackError::InvalidAlignment { what, bytes }
                 }
-                arenaplan::pack::Error::InvalidBuffer { reason, .. } => {
-                    arenaplan::pack::Error::InvalidBuffer { buffer: index, reason }
+                PackError::InvalidBuffer { reason, .. } => {
+                    PackError::InvalidBuffer { buffer: index, reason }
                 }
                 other => other,
             };
@@ -129,7 +130,7 @@ impl Columns {
                     let gaps = gaps.iter().map(|&(start, end, low, high)| {
                         Ok(Gap { steps: LiveRange::new(start, end)?, bytes: low..high })
                     });
-                    let gaps = gaps.collect::<arenaplan::pack::Result<Vec<_>>>().map_err(named)?;
+                    let gaps = gaps.collect::<PackResult<Vec<_>>>().map_err(named)?;
                     Buffer::with_gaps(size, live, &gaps).map_err(named)?
                 }
                 None => Buffer::new(size, live),
@@ -153,7 +154,7 @@ impl Columns {
             }
             Ok(buffer)
         });
-        let buffers = buffers.collect::<arenaplan::pack::Result<Vec<_>>>()?;
+        let buffers = buffers.collect::<PackResult<Vec<_>>>()?;
         let mut rules = Rules::default();
         for (pairs, column) in [
             (&mut rules.may_overlap, details.may_overlap),
@@ -441,7 +442,7 @@ fn again(
         again.packing.check(source.problem())?;
         Ok((source, again))
     })?;
-    let (source, again): (Source, arenaplan::pack::Repacking) = OrRaise::or_raise(found, py)?;
+    let (source, again): (Source, Repacking) = OrRaise::or_raise(found, py)?;
     let seconds = started.elapsed().as_secs_f64();
     let (inner, source) = (Arc::new(again.packing), Arc::new(source));
     let packing = Packing { inner, seconds, stages: Vec::new(), interrupted: false, source };

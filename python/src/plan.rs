@@ -449,10 +449,8 @@ impl Plan {
             Ok(core) => core.clone(),
             Err(_) => self.declared_graph(&self.seen_graph(graph)?)?,
         };
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let graph = Arc::clone(&graph.inner);
-        Ok(call::run(py, items, move |_, _| plan.resized(&graph))?.or_raise(py)?.into())
+        let plan = Arc::clone(&self.inner);
+        Ok(graph.get().run(py, move |graph| plan.resized(graph))?.or_raise(py)?.into())
     }
 
     /// Raise unless the plan is valid for ``graph``, and return the proofs of the plan's claims.
@@ -466,16 +464,14 @@ impl Plan {
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
         let original = self.original(graph)?;
         let graph = self.core_graph(graph)?;
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let graph = Arc::clone(&graph.inner);
-        let check = move || {
+        let plan = Arc::clone(&self.inner);
+        let check = move |graph: &_| {
             if let Some(original) = original {
-                plan.check_repetitions(&original, &graph)?;
+                plan.check_repetitions(&original, graph)?;
             }
-            plan.check(&graph)
+            plan.check(graph)
         };
-        let inner = call::run(py, items, move |_, _| check())?.or_raise(py)?;
+        let inner = graph.get().run(py, check)?.or_raise(py)?;
         Ok(Verdict { inner })
     }
 
@@ -488,10 +484,8 @@ impl Plan {
     ///     As :meth:`check`.
     fn hazards(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Hazards> {
         let graph = self.core_graph(graph)?;
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let graph = Arc::clone(&graph.inner);
-        Ok(call::run(py, items, move |_, _| plan.hazards(&graph))?.or_raise(py)?.into())
+        let plan = Arc::clone(&self.inner);
+        Ok(graph.get().run(py, move |graph| plan.hazards(graph))?.or_raise(py)?.into())
     }
 
     /// Raise unless the hazards are exactly the plan's hazards.
@@ -509,10 +503,8 @@ impl Plan {
         hazards: Arg<PyRef<'_, Hazards>>,
     ) -> PyResult<()> {
         let graph = self.core_graph(graph)?;
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let (graph, hazards) = (Arc::clone(&graph.inner), Arc::clone(&hazards.inner));
-        call::run(py, items, move |_, _| plan.check_hazards(&graph, &hazards))?.or_raise(py)
+        let (plan, hazards) = (Arc::clone(&self.inner), Arc::clone(&hazards.inner));
+        graph.get().run(py, move |graph| plan.check_hazards(graph, &hazards))?.or_raise(py)
     }
 
     /// Raise unless ``target`` can run the plan, which may have been made for another target.
