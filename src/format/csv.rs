@@ -356,7 +356,9 @@ impl CsvProblem {
         if packing.is_some() || buffers.iter().any(|buffer| buffer.pin().is_some()) {
             let write = move |text: &mut String, at: usize| {
                 let offset = packing.map(|packing| packing.offsets()[at]).or(buffers[at].pin());
-                offset.into_iter().for_each(|offset| put(text, offset));
+                if let Some(offset) = offset {
+                    put(text, offset);
+                }
             };
             columns.push(("offset", Box::new(write)));
         }
