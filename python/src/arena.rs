@@ -22,6 +22,7 @@ use pyo3::types::{PyDict, PyMemoryView, PyTuple};
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use crate::error::{Named, OrRaise, raise_named};
+use crate::getters::getters;
 use crate::headroom;
 use crate::planes::PlaneLayout;
 
@@ -222,6 +223,20 @@ fn poisoned(py: Python<'_>) -> PyErr {
     raise_named(py, "InternalError", "the arena's lock is poisoned".into())
 }
 
+getters! { Arena
+    /// Size in bytes.
+    nbytes: usize = |it| it.bytes;
+
+    /// Whether the memory was freed.
+    closed: bool = |it| it.is_closed();
+
+    /// Number of buffers that share the memory now.
+    views: usize = |it| it.views.load(Ordering::Acquire);
+
+    /// Process that the arena was made in.
+    process: u32 = |it| it.process;
+}
+
 #[pymethods]
 impl Arena {
     #[new]
@@ -249,35 +264,11 @@ impl Arena {
         Ok(Self::of(Owned::Caller { _memory: bytes }, address, count))
     }
 
-    /// Size in bytes.
-    #[getter]
-    fn nbytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Address: the first byte.
     #[getter]
     fn address(&self, py: Python<'_>) -> PyResult<usize> {
         self.check_open(py)?;
         Ok(self.address)
-    }
-
-    /// Whether the memory was freed.
-    #[getter]
-    fn closed(&self) -> bool {
-        self.is_closed()
-    }
-
-    /// Number of buffers that share the memory now.
-    #[getter]
-    fn views(&self) -> usize {
-        self.views.load(Ordering::Acquire)
-    }
-
-    /// Process that the arena was made in.
-    #[getter]
-    fn process(&self) -> u32 {
-        self.process
     }
 
     /// Reserve the arena for one run, until the returned lease is released.

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use arenaplan::base::{Alignment, LiveRange, Step};
-use arenaplan_classic::arenas::{GapRule, Span};
+use arenaplan_classic::arenas::{self, GapRule, Span};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 
@@ -19,7 +19,7 @@ use crate::results::Live;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct SimpleArena {
-    inner: Mutex<arenaplan_classic::arenas::SimpleArena>,
+    inner: Mutex<arenas::SimpleArena>,
     memory: ViewableMemory,
     holder: Holder,
 }
@@ -31,7 +31,7 @@ pub(crate) struct SimpleArena {
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalArena {
-    inner: Mutex<arenaplan_classic::arenas::IncrementalArena>,
+    inner: Mutex<arenas::IncrementalArena>,
     memory: ViewableMemory,
     holder: Holder,
 }
@@ -40,7 +40,7 @@ pub(crate) struct IncrementalArena {
 #[pyclass(frozen, eq, hash, module = "arenaplan._core")]
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Allocation {
-    inner: arenaplan_classic::arenas::Allocation,
+    inner: arenas::Allocation,
 }
 
 #[pymethods]
@@ -98,10 +98,7 @@ impl SimpleArena {
     fn new(py: Python<'_>, alignment: Arg<u64>) -> PyResult<Self> {
         let alignment = Alignment::new(*alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
-        let arena = arenaplan_classic::arenas::SimpleArena::with_allocator(
-            alignment,
-            Box::new(memory.clone()),
-        );
+        let arena = arenas::SimpleArena::with_allocator(alignment, Box::new(memory.clone()));
         Ok(Self { inner: Mutex::new(arena), memory, holder: Holder::default() })
     }
 
@@ -220,10 +217,7 @@ impl IncrementalArena {
         let rule: GapRule = rule.parse().or_raise(py)?;
         let alignment = Alignment::new(*alignment).or_raise(py)?;
         let memory = ViewableMemory::default();
-        let arena = arenaplan_classic::arenas::IncrementalArena::with_allocator(
-            alignment,
-            Box::new(memory.clone()),
-        );
+        let arena = arenas::IncrementalArena::with_allocator(alignment, Box::new(memory.clone()));
         let inner = Mutex::new(arena.with_rule(rule));
         Ok(Self { inner, memory, holder: Holder::default() })
     }

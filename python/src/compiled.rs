@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use arenaplan_kernels::{
     Argument, Cell, Chain, Conv, Depthwise, Elements, Function, Kind, Matrix, Normalization,
-    OPERANDS, Pooling, Recurrence, Schedule, Side, Sliding, Start, State, Step, TableSoftmax, Team,
-    packed_weights_len, pool, softmax,
+    OPERANDS, Planes, PlanesMut, Pooling, Recurrence, Side, Sliding, Start, State, Step,
+    TableSoftmax, Team, packed_weights_len, pool, softmax,
 };
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
@@ -60,15 +60,7 @@ impl WindowSide {
 }
 
 /// An operation with all operands.
-pub(crate) trait Work: Send {
-    /// Does the operation.
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()>;
-
-    /// Returns the scratch elements per thread.
-    fn scratch_len(&self) -> usize {
-        0
-    }
-}
+type Work = dyn FnMut(&Team) -> arenaplan_kernels::Result<()> + Send;
 
 /// A kernel that is bound to the executor's arrays; calling the kernel does the work.
 ///
@@ -76,15 +68,20 @@ pub(crate) trait Work: Send {
 /// kernel that is made in a block of a :class:`ThreadTeam` is divided among the team's threads.
 #[pyclass(frozen, module = "arenaplan._core")]
 pub(crate) struct CompiledKernel {
-    work: Mutex<Box<dyn Work>>,
+    work: Mutex<Box<Work>>,
     name: &'static str,
     team: Arc<Team>,
 }
 
 impl CompiledKernel {
-    pub(crate) fn new(name: &'static str, work: impl Work + 'static) -> Self {
+    /// Returns a kernel that does `work`, with so many scratch elements per thread.
+    pub(crate) fn new(
+        name: &'static str,
+        scratch_len: usize,
+        work: impl FnMut(&Team) -> arenaplan_kernels::Result<()> + Send + 'static,
+    ) -> Self {
         let team = team::current();
-        team.reserve(work.scratch_len());
+        team.reserve(scratch_len);
         Self { work: Mutex::new(Box::new(work)), name, team }
     }
 }
@@ -139,19 +136,24 @@ impl CompiledKernel {
             }
         };
         check_apart(py, &image, &output)?;
-        let operands = Windowed::new(py, image, weights, bias, output, scratch, (low, high))?;
+        let mut images = Images::of_planes(py, image, output, scratch)?;
+        images.check_reads(py, [&weights].into_iter().chain(&bias))?;
         let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
-        let (inward, outward) = operands.channels();
-        let sizes = Conv::new(
-            window,
-            groups,
-            inward.checked_div(groups).unwrap_or(0),
-            outward.checked_div(groups).unwrap_or(0),
-        );
-        let sizes = sizes.map_err(|e| refused(py, &e))?;
-        let (images, room) = (operands.image_layout.counts[0], operands.scratch.item_count());
-        let schedule = sizes.schedule(images, room, team::current().threads());
-        Ok(Self::new("conv", Convolution { sizes, schedule, operands, addend }))
+        let [fan_in, fan_out] = images.channels().map(|all| all.checked_div(groups).unwrap_or(0));
+        let sizes = Conv::new(window, groups, fan_in, fan_out).map_err(|e| refused(py, &e))?;
+        let room = images.scratch.item_count();
+        let schedule =
+            sizes.schedule(images.image_layout.counts[0], room, team::current().threads());
+        Ok(Self::new("conv", room, move |team| {
+            let start = match &addend {
+                Addend::Nothing => Start::Nothing,
+                Addend::Result => Start::Result,
+                Addend::Numbers(buffer, layout) => Start::Numbers(planes(buffer, layout)?),
+            };
+            let (weights, bias) = (elements(&weights), bias.as_ref().map(elements));
+            let ((image, mut output, scratch), bounds) = (images.parts()?, (low, high));
+            sizes.run(&schedule, &image, weights, bias, start, bounds, &mut output, scratch, team)
+        }))
     }
 
     /// Return the fastest way for :meth:`conv` within so many scratch elements, at least 48.
@@ -201,8 +203,12 @@ impl CompiledKernel {
         for read in [Some(&matrix), bias.as_ref()].into_iter().flatten() {
             check_apart(py, read, &output)?;
         }
-        let rows = Rows::new(py, Some(rows), output)?;
-        Ok(Self::new("product", Product { sizes, rows, matrix, bias }))
+        let mut rows = Rows::new(py, Some(rows), output)?;
+        Ok(Self::new("product", 0, move |team| {
+            let (Some(source), mut output) = rows.parts()? else { return Ok(()) };
+            let bias = bias.as_ref().map(elements);
+            sizes.run(&source, elements(&matrix), bias, &mut output, team)
+        }))
     }
 
     /// Return a convolution of every channel by itself: see :meth:`conv`.
@@ -232,15 +238,20 @@ impl CompiledKernel {
         low: f32,
         high: f32,
     ) -> PyResult<Self> {
-        let operands = Windowed::new(py, image, weights, bias, output, scratch, (low, high))?;
+        let mut images = Images::of_planes(py, image, output, scratch)?;
+        images.check_reads(py, [&weights].into_iter().chain(&bias))?;
         let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
-        let (inward, outward) = operands.channels();
-        if !operands.is_in_order() {
-            check_apart(py, &operands.image, &operands.output)?;
+        let [inward, outward] = images.channels();
+        if !images.is_in_order() {
+            check_apart(py, &images.image, &images.output)?;
         }
         let fan_out = outward.checked_div(inward).unwrap_or(0);
         let sizes = Depthwise::new(window, inward, fan_out).map_err(|e| refused(py, &e))?;
-        Ok(Self::new("depthwise", Channels { sizes, operands }))
+        Ok(Self::new("depthwise", sizes.scratch_len(), move |team| {
+            let (weights, bias) = (elements(&weights), bias.as_ref().map(elements));
+            let (image, mut output, scratch) = images.parts()?;
+            sizes.run(&image, weights, bias, (low, high), &mut output, scratch, team)
+        }))
     }
 
     /// Return the scratch elements that :meth:`depthwise` needs.
@@ -313,7 +324,14 @@ impl CompiledKernel {
             [operand] => chain.tabulated(operand.kind(), output.kind()),
             _ => chain,
         };
-        Ok(Self::new("chain", Elementwise { chain, operands, output }))
+        Ok(Self::new("chain", 0, move |team| {
+            let mut output = output.cells()?;
+            let mut cells = [output; OPERANDS];
+            for (to, from) in cells.iter_mut().zip(&operands) {
+                *to = from.cells()?;
+            }
+            chain.run(&cells[..operands.len()], &mut output, team)
+        }))
     }
 
     /// Return the softmax over an array's rows: the elements along the last axis.
@@ -328,7 +346,11 @@ impl CompiledKernel {
         source: Option<PyBuffer<f32>>,
         output: PyBuffer<f32>,
     ) -> PyResult<Self> {
-        Ok(Self::new("softmax", Softmax { rows: Rows::new(py, source, output)? }))
+        let mut rows = Rows::new(py, source, output)?;
+        Ok(Self::new("softmax", 0, move |team| {
+            let (source, mut output) = rows.parts()?;
+            softmax(source.as_ref(), &mut output, team)
+        }))
     }
 
     /// Return the softmax over contiguous rows of 8-bit integers.
@@ -365,7 +387,11 @@ impl CompiledKernel {
             let message = "rows that are apart, or an output that cannot be written";
             return Err(raise_named(py, "InvalidOperand", message.into()));
         }
-        Ok(Self::new("softmax", RowsOfBytes { source, length, table, factor, zero, output }))
+        Ok(Self::new("softmax", 0, move |team| {
+            let (source, mut output, table) = (source.cells()?, output.cells()?, elements(&table));
+            let rows = output.len().checked_div(length).unwrap_or(0);
+            TableSoftmax { length, table, factor, zero }.run(&source, &mut output, rows, team)
+        }))
     }
 
     /// Return a normalization of an array's rows: see :meth:`softmax`.
@@ -392,8 +418,13 @@ impl CompiledKernel {
         for operand in [&scale, &shift].into_iter().flatten() {
             check_apart(py, operand, &output)?;
         }
-        let rows = Rows::new(py, source, output)?;
-        Ok(Self::new("normalization", Normalizing { rows, epsilon, centered, scale, shift }))
+        let mut rows = Rows::new(py, source, output)?;
+        Ok(Self::new("normalization", 0, move |team| {
+            let (scale, shift) = (scale.as_ref().map(elements), shift.as_ref().map(elements));
+            let (source, mut output) = rows.parts()?;
+            let normalization = Normalization { is_centered: centered, epsilon, scale, shift };
+            normalization.run(source.as_ref(), &mut output, team)
+        }))
     }
 
     /// Return the pooling under windows: the largest elements, or sums divided by counts.
@@ -416,19 +447,19 @@ impl CompiledKernel {
         counts: Option<(PyBuffer<f32>, PyBuffer<f32>)>,
     ) -> PyResult<Self> {
         let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
-        let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
-        let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
-            return Err(no_planes(py));
-        };
         check_apart(py, &image, &output)?;
-        check_apart(py, &image, &scratch)?;
-        check_apart(py, &output, &scratch)?;
-        for count in counts.iter().flat_map(|(rows, columns)| [rows, columns]) {
-            check_apart(py, count, &output)?;
-            check_apart(py, count, &scratch)?;
-        }
-        let work = Pool { window, counts, image, image_layout, output, output_layout, scratch };
-        Ok(Self::new("pool", work))
+        let mut images = Images::of_planes(py, image, output, scratch)?;
+        images.check_reads(py, counts.iter().flat_map(|(rows, columns)| [rows, columns]))?;
+        Ok(Self::new("pool", window.width(), move |team| {
+            let pooling = match &counts {
+                None => Pooling::Max,
+                Some((rows, columns)) => {
+                    Pooling::Mean { rows: elements(rows), columns: elements(columns) }
+                }
+            };
+            let (image, mut output, scratch) = images.parts()?;
+            pool(&window, pooling, &image, &mut output, scratch, team)
+        }))
     }
 
     /// Return some steps in a recurrent layer.
@@ -454,9 +485,9 @@ impl CompiledKernel {
     fn recurrent(
         py: Python<'_>,
         cell: &str,
-        sums: PyBuffer<f32>,
-        state: PyBuffer<f32>,
-        memory: PyBuffer<f32>,
+        mut sums: PyBuffer<f32>,
+        mut state: PyBuffer<f32>,
+        mut memory: PyBuffer<f32>,
         early: PyBuffer<f32>,
         late: Option<PyBuffer<f32>>,
         bias: Option<PyBuffer<f32>>,
@@ -490,10 +521,17 @@ impl CompiledKernel {
         };
         let hidden = state.shape().last().copied().unwrap_or(0);
         let sizes = Recurrence::new(kind, hidden).map_err(|error| refused(py, &error))?;
-        let output = output.zip(made);
-        let work =
-            Steps { sizes, sums, sums_layout, state, memory, early, late, bias, output, backward };
-        Ok(Self::new("recurrent", work))
+        let mut output = output.zip(made);
+        Ok(Self::new("recurrent", 0, move |_| {
+            let mut sums = planes_mut(&mut sums, &sums_layout)?;
+            let mut state =
+                State { hidden: elements_mut(&mut state), cell: elements_mut(&mut memory) };
+            let output = output.as_mut().map(|(output, layout)| planes_mut(output, layout));
+            let mut output = output.transpose()?;
+            let (early, late) = (elements(&early), late.as_ref().map(elements).unwrap_or_default());
+            let bias = bias.as_ref().map(elements);
+            sizes.run(&mut sums, &mut state, early, late, bias, output.as_mut(), backward)
+        }))
     }
 
     /// Do the work.
@@ -502,7 +540,7 @@ impl CompiledKernel {
             return Err(raise_named(py, "ArenaBusy", format!("{} is running already", self.name)));
         };
         let work = &mut *work;
-        py.detach(|| work.run(&self.team)).map_err(|error| refused(py, &error))
+        py.detach(|| work(&self.team)).map_err(|error| refused(py, &error))
     }
 
     fn __repr__(&self) -> String {
@@ -605,7 +643,7 @@ pub(crate) fn refused(py: Python<'_>, error: &arenaplan_kernels::Error) -> PyErr
 }
 
 /// Returns the exception for image arrays that no kernel can work on.
-pub(crate) fn no_planes(py: Python<'_>) -> PyErr {
+fn no_planes(py: Python<'_>) -> PyErr {
     let message = "image and output must be planes, and the output writable";
     raise_named(py, "InvalidOperand", message.into())
 }
@@ -738,41 +776,72 @@ fn span<T: Element>(buffer: &PyBuffer<T>) -> (usize, usize) {
     (low, high + buffer.item_size())
 }
 
-/// Operands of a sliding window. The output and the scratch memory share no byte with another
-/// operand; but the output may share bytes with the image, if the kernel permits sharing.
-struct Windowed {
-    image: PyBuffer<f32>,
-    image_layout: PlaneLayout,
-    weights: PyBuffer<f32>,
-    bias: Option<PyBuffer<f32>>,
-    output: PyBuffer<f32>,
-    output_layout: PlaneLayout,
-    scratch: PyBuffer<f32>,
-    bounds: (f32, f32),
+/// Planes of an image and an output, and scratch elements.
+type ImageParts<'b, T> = (Planes<'b, T>, PlanesMut<'b, T>, &'b mut [f32]);
+
+/// Planes of rows that are read, if apart from the output, and planes of the output.
+type RowParts<'b> = (Option<Planes<'b, f32>>, PlanesMut<'b, f32>);
+
+/// An image, an output, and scratch memory, which share no byte; but the output may share bytes with
+/// the image, if the kernel permits sharing.
+pub(crate) struct Images<T: Element> {
+    pub(crate) image: PyBuffer<T>,
+    pub(crate) image_layout: PlaneLayout,
+    pub(crate) output: PyBuffer<T>,
+    pub(crate) output_layout: PlaneLayout,
+    pub(crate) scratch: PyBuffer<f32>,
 }
 
-impl Windowed {
-    fn new(
+impl<T: Element> Images<T> {
+    /// Returns images whose planes are contiguous.
+    pub(crate) fn of_planes(
         py: Python<'_>,
-        image: PyBuffer<f32>,
-        weights: PyBuffer<f32>,
-        bias: Option<PyBuffer<f32>>,
-        output: PyBuffer<f32>,
+        image: PyBuffer<T>,
+        output: PyBuffer<T>,
         scratch: PyBuffer<f32>,
-        bounds: (f32, f32),
     ) -> PyResult<Self> {
         let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
+        Self::new(py, image, output, scratch, layouts)
+    }
+
+    /// Returns images with the given layouts, if there are layouts.
+    pub(crate) fn new(
+        py: Python<'_>,
+        image: PyBuffer<T>,
+        output: PyBuffer<T>,
+        scratch: PyBuffer<f32>,
+        layouts: Option<(PlaneLayout, PlaneLayout)>,
+    ) -> PyResult<Self> {
         let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
             return Err(no_planes(py));
         };
-        for read in [&output, &weights].into_iter().chain(&bias) {
-            check_apart(py, read, &scratch)?;
-        }
-        for read in [&scratch, &weights].into_iter().chain(&bias) {
-            check_apart(py, read, &output)?;
-        }
         check_apart(py, &image, &scratch)?;
-        Ok(Self { image, image_layout, weights, bias, output, output_layout, scratch, bounds })
+        check_apart(py, &output, &scratch)?;
+        Ok(Self { image, image_layout, output, output_layout, scratch })
+    }
+
+    /// Fails if an operand that the kernel reads shares bytes with the output or the scratch memory.
+    pub(crate) fn check_reads<'b, A: Element + 'b>(
+        &self,
+        py: Python<'_>,
+        reads: impl IntoIterator<Item = &'b PyBuffer<A>>,
+    ) -> PyResult<()> {
+        reads.into_iter().try_for_each(|read| {
+            check_apart(py, read, &self.output)?;
+            check_apart(py, read, &self.scratch)
+        })
+    }
+
+    /// Returns the image channels, and the output channels.
+    pub(crate) fn channels(&self) -> [usize; 2] {
+        [self.image_layout.counts[1], self.output_layout.counts[1]]
+    }
+
+    /// Returns the planes of image and output, and the scratch elements.
+    pub(crate) fn parts(&mut self) -> arenaplan_kernels::Result<ImageParts<'_, T>> {
+        let image = planes(&self.image, &self.image_layout)?;
+        let output = planes_mut(&mut self.output, &self.output_layout)?;
+        Ok((image, output, elements_mut(&mut self.scratch)))
     }
 
     /// Returns `true` if no output plane shares bytes with a later image plane than the plane that
@@ -783,8 +852,8 @@ impl Windowed {
         if planes == 0 || made.counts != read.counts {
             return false;
         }
-        let image = (self.image.buf_ptr().addr(), read.size * size_of::<f32>());
-        let output = (self.output.buf_ptr().addr(), made.size * size_of::<f32>());
+        let image = (self.image.buf_ptr().addr(), read.size * size_of::<T>());
+        let output = (self.output.buf_ptr().addr(), made.size * size_of::<T>());
         // Distances are linear, so the first and the last plane that one follows tell of all.
         let is_behind = |at: usize| output.0 + at * output.1 <= image.0 + at * image.1;
         planes == 1
@@ -792,11 +861,6 @@ impl Windowed {
                 && self.output.is_c_contiguous()
                 && is_behind(1)
                 && is_behind(planes - 1))
-    }
-
-    /// Returns the image channels, and the output channels.
-    fn channels(&self) -> (usize, usize) {
-        (self.image_layout.counts[1], self.output_layout.counts[1])
     }
 }
 
@@ -807,93 +871,6 @@ enum Addend {
     Result,
     /// Elements that share no byte with the result or the scratch memory.
     Numbers(PyBuffer<f32>, PlaneLayout),
-}
-
-/// A convolution.
-struct Convolution {
-    sizes: Conv,
-    schedule: Schedule,
-    operands: Windowed,
-    addend: Addend,
-}
-
-impl Work for Convolution {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let all = &mut self.operands;
-        let image = planes(&all.image, &all.image_layout)?;
-        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
-        let (bias, scratch) = (all.bias.as_ref().map(elements), elements_mut(&mut all.scratch));
-        let weights = elements(&all.weights);
-        let start = match &self.addend {
-            Addend::Nothing => Start::Nothing,
-            Addend::Result => Start::Result,
-            Addend::Numbers(buffer, layout) => Start::Numbers(planes(buffer, layout)?),
-        };
-        let (schedule, bounds) = (&self.schedule, all.bounds);
-        self.sizes.run(schedule, &image, weights, bias, start, bounds, &mut output, scratch, team)
-    }
-
-    fn scratch_len(&self) -> usize {
-        self.operands.scratch.item_count()
-    }
-}
-
-/// A product with a packed matrix.
-struct Product {
-    sizes: Matrix,
-    rows: Rows,
-    matrix: PyBuffer<f32>,
-    bias: Option<PyBuffer<f32>>,
-}
-
-impl Work for Product {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let Rows { source, output, layout } = &mut self.rows;
-        let Some((source, source_layout)) = source else { return Ok(()) };
-        let source = planes(source, source_layout)?;
-        let bias = self.bias.as_ref().map(elements);
-        let mut output = planes_mut(output, layout)?;
-        self.sizes.run(&source, elements(&self.matrix), bias, &mut output, team)
-    }
-}
-
-/// A depthwise convolution.
-struct Channels {
-    sizes: Depthwise,
-    operands: Windowed,
-}
-
-impl Work for Channels {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let all = &mut self.operands;
-        let image = planes(&all.image, &all.image_layout)?;
-        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
-        let (bias, scratch) = (all.bias.as_ref().map(elements), elements_mut(&mut all.scratch));
-        let weights = elements(&all.weights);
-        self.sizes.run(&image, weights, bias, all.bounds, &mut output, scratch, team)
-    }
-
-    fn scratch_len(&self) -> usize {
-        self.sizes.scratch_len()
-    }
-}
-
-/// A chain of elementwise functions. The output is not an operand, or takes over an operand.
-struct Elementwise {
-    chain: Chain,
-    operands: Vec<Numbers>,
-    output: Numbers,
-}
-
-impl Work for Elementwise {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let mut output = self.output.cells()?;
-        let mut operands = [output; OPERANDS];
-        for (to, from) in operands.iter_mut().zip(&self.operands) {
-            *to = from.cells()?;
-        }
-        self.chain.run(&operands[..self.operands.len()], &mut output, team)
-    }
 }
 
 /// Rows that are replaced by others, or written elsewhere.
@@ -921,117 +898,11 @@ impl Rows {
         };
         Ok(Self { source, output, layout })
     }
-}
 
-/// Exponentials divided by their sum.
-struct Softmax {
-    rows: Rows,
-}
-
-impl Work for Softmax {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let Rows { source, output, layout } = &mut self.rows;
+    /// Returns the planes of the source, if apart from the output, and of the output.
+    fn parts(&mut self) -> arenaplan_kernels::Result<RowParts<'_>> {
+        let Self { source, output, layout } = self;
         let source = source.as_ref().map(|(source, layout)| planes(source, layout)).transpose()?;
-        softmax(source.as_ref(), &mut planes_mut(output, layout)?, team)
-    }
-}
-
-/// Exponentials of integers divided by their sum.
-struct RowsOfBytes {
-    source: Numbers,
-    length: usize,
-    table: PyBuffer<f32>,
-    factor: f32,
-    zero: f32,
-    output: Numbers,
-}
-
-impl Work for RowsOfBytes {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let (source, mut output) = (self.source.cells()?, self.output.cells()?);
-        let table = elements(&self.table);
-        let Self { length, factor, zero, .. } = *self;
-        let rows = output.len().checked_div(length).unwrap_or(0);
-        TableSoftmax { length, table, factor, zero }.run(&source, &mut output, rows, team)
-    }
-}
-
-/// A row normalization.
-struct Normalizing {
-    rows: Rows,
-    epsilon: f32,
-    centered: bool,
-    scale: Option<PyBuffer<f32>>,
-    shift: Option<PyBuffer<f32>>,
-}
-
-impl Work for Normalizing {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let Rows { source, output, layout } = &mut self.rows;
-        let source = source.as_ref().map(|(source, layout)| planes(source, layout)).transpose()?;
-        let normalization = Normalization {
-            is_centered: self.centered,
-            epsilon: self.epsilon,
-            scale: self.scale.as_ref().map(elements),
-            shift: self.shift.as_ref().map(elements),
-        };
-        normalization.run(source.as_ref(), &mut planes_mut(output, layout)?, team)
-    }
-}
-
-/// A window that slides over images, without weights.
-struct Pool {
-    window: Sliding,
-    counts: Option<(PyBuffer<f32>, PyBuffer<f32>)>,
-    image: PyBuffer<f32>,
-    image_layout: PlaneLayout,
-    output: PyBuffer<f32>,
-    output_layout: PlaneLayout,
-    scratch: PyBuffer<f32>,
-}
-
-impl Work for Pool {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let image = planes(&self.image, &self.image_layout)?;
-        let mut output = planes_mut(&mut self.output, &self.output_layout)?;
-        let pooling = match &self.counts {
-            None => Pooling::Max,
-            Some((rows, columns)) => {
-                Pooling::Mean { rows: elements(rows), columns: elements(columns) }
-            }
-        };
-        pool(&self.window, pooling, &image, &mut output, elements_mut(&mut self.scratch), team)
-    }
-
-    fn scratch_len(&self) -> usize {
-        self.window.width()
-    }
-}
-
-/// Steps of a recurrent layer. Written arrays share no byte with another operand.
-struct Steps {
-    sizes: Recurrence,
-    sums: PyBuffer<f32>,
-    sums_layout: PlaneLayout,
-    state: PyBuffer<f32>,
-    memory: PyBuffer<f32>,
-    early: PyBuffer<f32>,
-    late: Option<PyBuffer<f32>>,
-    bias: Option<PyBuffer<f32>>,
-    output: Option<(PyBuffer<f32>, PlaneLayout)>,
-    backward: bool,
-}
-
-impl Work for Steps {
-    fn run(&mut self, _: &Team) -> arenaplan_kernels::Result<()> {
-        let mut sums = planes_mut(&mut self.sums, &self.sums_layout)?;
-        let mut state =
-            State { hidden: elements_mut(&mut self.state), cell: elements_mut(&mut self.memory) };
-        let late = self.late.as_ref().map(elements).unwrap_or_default();
-        let bias = self.bias.as_ref().map(elements);
-        let output = self.output.as_mut().map(|(output, layout)| planes_mut(output, layout));
-        let mut output = output.transpose()?;
-        let early = elements(&self.early);
-        self.sizes.run(&mut sums, &mut state, early, late, bias, output.as_mut(), self.backward)
+        Ok((source, planes_mut(output, layout)?))
     }
 }

@@ -18,6 +18,7 @@ use crate::call::{self, admit};
 use crate::costs::costed;
 use crate::error::{OrRaise, raise, raise_named};
 use crate::files;
+use crate::getters::getters;
 use crate::results::{Covers, Strips};
 use crate::schedule::{Entry, Paging};
 
@@ -90,6 +91,30 @@ impl Graph {
     pub(crate) fn items(&self) -> usize {
         self.inner.values().len() + self.inner.nodes().len()
     }
+
+    /// Runs `work` on the graph, as [`call::run`].
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&arenaplan::Graph) -> T + Send + 'static,
+    ) -> PyResult<T> {
+        let graph = Arc::clone(&self.inner);
+        call::run(py, self.items(), move |_, _| work(&graph))
+    }
+}
+
+getters! { Graph
+    /// The part of the model in the graph.
+    covers: Covers = |it| Covers::of(it.inner.covers());
+
+    /// Bytes by value.
+    sizes: Vec<u64> = |it| it.inner.values().iter().map(Value::bytes).collect();
+
+    /// Indices of the nodes in execution order.
+    order: Vec<u32> = |it| it.inner.order().iter().map(|&node| node.into()).collect();
+
+    /// Whether the nodes were not in a topological order and had to be sorted.
+    was_sorted: bool = |it| it.inner.was_sorted();
 }
 
 #[pymethods]
@@ -132,30 +157,19 @@ impl Graph {
             builder.add_value(value);
         }
         for row in nodes.try_iter()? {
-            let NodeRow {
-                name,
-                op,
-                inputs,
-                outputs,
-                effects,
-                after,
-                domain,
-                version,
-                attributes,
-                cost,
-            } = row?.extract()?;
-            let name = read_name(&name, "a node")?;
-            let op = read_name(&op, "an operator")?;
-            let domain = read_name(&domain, "an operator set")?;
+            let row: NodeRow<'_> = row?.extract()?;
+            let name = read_name(&row.name, "a node")?;
+            let op = read_name(&row.op, "an operator")?;
+            let domain = read_name(&row.domain, "an operator set")?;
             let who = format!("node {}", quoted(&name));
             let node = Node::new(name, op)
-                .with_operator_set(domain, u32::try_from(version).unwrap_or(u32::MAX))
-                .with_attributes(attributes::read(&attributes)?)
-                .reads(read_operands(&inputs, &who)?)
-                .writes(read_operands(&outputs, &who)?)
-                .with_effects(read_effects(&effects, &who)?)
-                .with_cost(read_cost(&cost, &who)?)
-                .after(read_indices(&after, &who, "node")?.into_iter().map(NodeId::from));
+                .with_operator_set(domain, u32::try_from(row.version).unwrap_or(u32::MAX))
+                .with_attributes(attributes::read(&row.attributes)?)
+                .reads(read_operands(&row.inputs, &who)?)
+                .writes(read_operands(&row.outputs, &who)?)
+                .with_effects(read_effects(&row.effects, &who)?)
+                .with_cost(read_cost(&row.cost, &who)?)
+                .after(read_indices(&row.after, &who, "node")?.into_iter().map(NodeId::from));
             builder.add_node(node);
         }
         for output in read_indices(outputs, "the list of outputs", "value")? {
@@ -197,8 +211,7 @@ impl Graph {
 
     /// Return a copy in which some values, by index, lie at fixed offsets in bytes.
     fn with_pins(&self, py: Python<'_>, pins: Vec<(u32, u64)>) -> PyResult<Self> {
-        let graph = Arc::clone(&self.inner);
-        let inner = call::run(py, self.items(), move |_, _| {
+        let inner = self.run(py, move |graph| {
             graph.with_pins(pins.into_iter().map(|(value, at)| (ValueId::from(value), at)))
         })?;
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
@@ -229,8 +242,7 @@ impl Graph {
         schedule: Vec<Entry>,
         paging: Option<Paging>,
     ) -> PyResult<Self> {
-        let graph = Arc::clone(&self.inner);
-        let inner = call::run(py, self.items(), move |_, _| {
+        let inner = self.run(py, move |graph| {
             let schedule: Vec<Execution> = schedule.into_iter().map(Execution::from).collect();
             let slow = paging.map(|paging| paging.to_space());
             graph.scheduled_with(&schedule, slow.as_ref())
@@ -240,8 +252,7 @@ impl Graph {
 
     /// Return the graph as JSON text.
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
-        let graph = Arc::clone(&self.inner);
-        let text = call::run(py, self.items(), move |_, _| graph.to_json())?;
+        let text = self.run(py, arenaplan::Graph::to_json)?;
         admit(py, text.len())?;
         Ok(text)
     }
@@ -253,34 +264,10 @@ impl Graph {
         Ok(Self { inner: Arc::new(graph) })
     }
 
-    /// The part of the model in the graph.
-    #[getter]
-    fn covers(&self) -> Covers {
-        Covers::of(self.inner.covers())
-    }
-
     /// SHA-256, in hexadecimal, of everything that a plan depends on.
     #[getter]
     fn digest(&self, py: Python<'_>) -> String {
         py.detach(|| self.inner.digest())
-    }
-
-    /// Bytes by value.
-    #[getter]
-    fn sizes(&self) -> Vec<u64> {
-        self.inner.values().iter().map(Value::bytes).collect()
-    }
-
-    /// Indices of the nodes in execution order.
-    #[getter]
-    fn order(&self) -> Vec<u32> {
-        self.inner.order().iter().map(|&node| node.into()).collect()
-    }
-
-    /// Whether the nodes were not in a topological order and had to be sorted.
-    #[getter]
-    fn was_sorted(&self) -> bool {
-        self.inner.was_sorted()
     }
 }
 

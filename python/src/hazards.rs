@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use crate::arguments::{Arg, Text};
 use crate::call::{self, admit};
 use crate::error::OrRaise;
+use crate::getters::getters;
 use crate::results::{Hazard, Timetable};
 
 /// Least bytes per edge in a hazards file.
@@ -51,32 +52,22 @@ fn row(edge: &arenaplan::plan::Hazard) -> Hazard {
     Hazard { after: edge.after, before: edge.before, kind: edge.kind.name().into() }
 }
 
-#[pymethods]
-impl Hazards {
+getters! { Hazards
     /// Model name.
-    #[getter]
-    fn model(&self) -> &str {
-        self.inner.model()
-    }
+    model: &str = |it| it.inner.model();
 
     /// Planned graph digest.
-    #[getter]
-    fn digest(&self) -> &str {
-        self.inner.digest()
-    }
+    digest: &str = |it| it.inner.digest();
 
     /// Step count.
-    #[getter]
-    fn steps(&self) -> usize {
-        self.inner.steps()
-    }
+    steps: usize = |it| it.inner.steps();
 
     /// The edges, ascending by later step, then by earlier step.
-    #[getter]
-    fn edges(&self) -> Vec<Hazard> {
-        self.inner.edges().iter().map(row).collect()
-    }
+    edges: Vec<Hazard> = |it| it.inner.edges().iter().map(row).collect();
+}
 
+#[pymethods]
+impl Hazards {
     /// Return the edges to a step: the steps that must end before.
     fn of(&self, step: Arg<usize>) -> Vec<Hazard> {
         self.inner.of(*step).iter().map(row).collect()

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arenaplan::Error;
 use arenaplan::base::Alignment;
+use arenaplan_classic as classic;
 use arenaplan_classic::incremental::{
-    IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue, SharePair,
+    self, IncrementalGraph, IncrementalNode, IncrementalOptions, IncrementalValue, SharePair,
 };
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
@@ -29,7 +30,7 @@ const ROW_BYTES: usize = 1 << 10;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct IncrementalPlanner {
-    inner: Mutex<arenaplan_classic::incremental::IncrementalPlanner>,
+    inner: Mutex<incremental::IncrementalPlanner>,
     /// Number of values and nodes, for the memory that a call may need.
     items: AtomicUsize,
     temporary: ViewableMemory,
@@ -120,9 +121,7 @@ impl IncrementalPlanner {
         let items = items_of(&graph);
         let inner = call::run(py, items, move |_, _| {
             let (first, second) = allocators;
-            arenaplan_classic::incremental::IncrementalPlanner::with_allocators(
-                graph, options, first, second,
-            )
+            incremental::IncrementalPlanner::with_allocators(graph, options, first, second)
         })?;
         let (inner, items) = (Mutex::new(inner.or_raise(py)?), AtomicUsize::new(items));
         Ok(Self { inner, items, temporary, persistent, holder: Holder::default() })
@@ -132,9 +131,7 @@ impl IncrementalPlanner {
     fn grow(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(
-            &mut arenaplan_classic::incremental::IncrementalPlanner,
-        ) -> arenaplan_classic::Result<()>,
+        work: impl FnOnce(&mut incremental::IncrementalPlanner) -> classic::Result<()>,
     ) -> PyResult<()> {
         self.admit_tables(py)?;
         let result = self.with(py, |planner| Ok(work(planner)))?;
@@ -151,9 +148,7 @@ impl IncrementalPlanner {
     fn with<T>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(
-            &mut arenaplan_classic::incremental::IncrementalPlanner,
-        ) -> arenaplan_classic::Result<T>,
+        work: impl FnOnce(&mut incremental::IncrementalPlanner) -> classic::Result<T>,
     ) -> PyResult<T> {
         let mut planner = self.inner.lock().map_err(|_| {
             raise_named(py, "InternalError", "the planner's lock is poisoned".into())
@@ -247,7 +242,7 @@ impl IncrementalPlanner {
     /// Work lifetimes out again, after sizes or types have changed.
     fn plan(&self, py: Python<'_>) -> PyResult<()> {
         self.admit_tables(py)?;
-        self.with(py, arenaplan_classic::incremental::IncrementalPlanner::plan)
+        self.with(py, incremental::IncrementalPlanner::plan)
     }
 
     /// Forget where everything is.
@@ -271,12 +266,12 @@ impl IncrementalPlanner {
     ///     If views are alive.
     fn release_temporary(&self, py: Python<'_>) -> PyResult<()> {
         self.temporary.check_unused(py)?;
-        self.with(py, arenaplan_classic::incremental::IncrementalPlanner::release_temporary)
+        self.with(py, incremental::IncrementalPlanner::release_temporary)
     }
 
     /// Get the temporary arena's memory back.
     fn acquire_temporary(&self, py: Python<'_>) -> PyResult<()> {
-        self.grow(py, arenaplan_classic::incremental::IncrementalPlanner::acquire_temporary)
+        self.grow(py, incremental::IncrementalPlanner::acquire_temporary)
     }
 
     /// Change a value's size.

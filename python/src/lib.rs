@@ -17,6 +17,7 @@ mod compiled;
 mod costs;
 mod error;
 mod files;
+mod getters;
 mod graph;
 mod hazards;
 mod headroom;

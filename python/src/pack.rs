@@ -8,7 +8,8 @@ use std::time::Instant;
 use arenaplan::base::{BufferId, LiveRange};
 use arenaplan::format::CsvProblem;
 use arenaplan::pack::{
-    Apart, Buffer, Forbidden, Gap, Rules, Space, Tries, compact, infeasible_subset, repack,
+    Apart, Buffer, Error as PackError, Forbidden, Gap, Repacking, Result as PackResult, Rules,
+    Space, Tries, compact, infeasible_subset, repack,
 };
 use arenaplan::{Problem, SpaceId, solve};
 use pyo3::Borrowed;
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 
 use crate::call::{self, Ended, Moment, admit};
 use crate::error::OrRaise;
+use crate::getters::getters;
 use crate::views;
 
 /// A buffer, the space, the first byte, the end of the bytes, the first step, and the end of the
@@ -108,17 +110,17 @@ impl Columns {
         let count = sizes.len();
         let rows = sizes.into_iter().zip(live).zip(alignments).zip(pins).zip(hints).enumerate();
         let buffers = rows.map(|(index, ((((size, (start, end)), alignment), pin), hint))| {
-            let named = |error: arenaplan::pack::Error| match error {
-                arenaplan::pack::Error::InvalidLiveRange { start, end, .. } => {
+            let named = |error: PackError| match error {
+                PackError::InvalidLiveRange { start, end, .. } => {
                     let what = format!("buffer {index}");
-                    arenaplan::pack::Error::InvalidLiveRange { what, start, end }
+                    PackError::InvalidLiveRange { what, start, end }
                 }
-                arenaplan::pack::Error::InvalidAlignment { bytes, .. } => {
+                PackError::InvalidAlignment { bytes, .. } => {
                     let what = format!("buffer {index}");
-                    arenaplan::pack::Error::InvalidAlignment { what, bytes }
+                    PackError::InvalidAlignment { what, bytes }
                 }
-                arenaplan::pack::Error::InvalidBuffer { reason, .. } => {
-                    arenaplan::pack::Error::InvalidBuffer { buffer: index, reason }
+                PackError::InvalidBuffer { reason, .. } => {
+                    PackError::InvalidBuffer { buffer: index, reason }
                 }
                 other => other,
             };
@@ -128,7 +130,7 @@ impl Columns {
                     let gaps = gaps.iter().map(|&(start, end, low, high)| {
                         Ok(Gap { steps: LiveRange::new(start, end)?, bytes: low..high })
                     });
-                    let gaps = gaps.collect::<arenaplan::pack::Result<Vec<_>>>().map_err(named)?;
+                    let gaps = gaps.collect::<PackResult<Vec<_>>>().map_err(named)?;
                     Buffer::with_gaps(size, live, &gaps).map_err(named)?
                 }
                 None => Buffer::new(size, live),
@@ -152,7 +154,7 @@ impl Columns {
             }
             Ok(buffer)
         });
-        let buffers = buffers.collect::<arenaplan::pack::Result<Vec<_>>>()?;
+        let buffers = buffers.collect::<PackResult<Vec<_>>>()?;
         let mut rules = Rules::default();
         for (pairs, column) in [
             (&mut rules.may_overlap, details.may_overlap),
@@ -242,25 +244,10 @@ pub(crate) fn pack_again(
     #[pyo3(from_py_with = admitted)] old: Vec<Option<u64>>,
     seed: u64,
 ) -> PyResult<(Packing, Vec<usize>, u64)> {
-    let (started, items) = (Instant::now(), problem.sizes.len());
-    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
-        let problem = problem.problem()?;
-        let mut budget = call::budget(cancel, tell, None);
-        budget.seed = seed;
-        let again = repack(&problem, &old, &budget)?;
-        again.packing.check(&problem)?;
-        Ok((problem, again))
-    })?;
-    let (problem, again): (Problem, arenaplan::pack::Repacking) = OrRaise::or_raise(found, py)?;
-    let packing = Packing {
-        inner: Arc::new(again.packing),
-        seconds: started.elapsed().as_secs_f64(),
-        stages: Vec::new(),
-        interrupted: false,
-        source: Arc::new(Source::Buffers(problem)),
-    };
-    let moved = again.moved.into_iter().map(BufferId::index).collect();
-    Ok((packing, moved, again.peak_of_staying))
+    let items = problem.sizes.len();
+    let source = move || Ok((Source::Buffers(problem.problem()?), old));
+    let (packing, moved, peak) = again(py, items, source, seed)?;
+    Ok((packing, moved.into_iter().map(BufferId::index).collect(), peak))
 }
 
 /// Return the buffers that prove that space number ``space`` is too small, or None.
@@ -300,10 +287,9 @@ pub(crate) fn pack_csv_again(
     spaces: Vec<Described>,
     seed: u64,
 ) -> PyResult<(Packing, Vec<String>, u64)> {
-    let started = Instant::now();
     let items = (text.len() + old.len()) / LINE_BYTES;
     let (text, old) = (call::copied(py, text)?, call::copied(py, old)?);
-    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
+    let source = move || {
         let csv = csv_in(&text, spaces)?;
         let old = CsvProblem::parse(&old, Space::default())?;
         let mut offsets: BTreeMap<&str, Option<u64>> = BTreeMap::new();
@@ -311,25 +297,13 @@ pub(crate) fn pack_csv_again(
             // Buffers with the same identifier have no old offset.
             offsets.entry(name).and_modify(|it| *it = None).or_insert(buffer.pin());
         }
-        let old: Vec<_> =
-            csv.names.iter().map(|name| offsets.get(name).copied().flatten()).collect();
-        let mut budget = call::budget(cancel, tell, None);
-        budget.seed = seed;
-        let again = repack(&csv.problem, &old, &budget)?;
-        again.packing.check(&csv.problem)?;
-        Ok((csv, again))
-    })?;
-    let (csv, again): (CsvProblem, arenaplan::pack::Repacking) = OrRaise::or_raise(found, py)?;
-    let name = |id: BufferId| csv.names.get(id.index()).unwrap_or_default().to_owned();
-    let moved = again.moved.into_iter().map(name).collect();
-    let packing = Packing {
-        inner: Arc::new(again.packing),
-        seconds: started.elapsed().as_secs_f64(),
-        stages: Vec::new(),
-        interrupted: false,
-        source: Arc::new(Source::Csv(csv)),
+        let old = csv.names.iter().map(|name| offsets.get(name).copied().flatten()).collect();
+        Ok((Source::Csv(csv), old))
     };
-    Ok((packing, moved, again.peak_of_staying))
+    let (packing, moved, peak) = again(py, items, source, seed)?;
+    let names = packing.names(py)?.unwrap_or_default();
+    let name = |id: BufferId| names.get(id.index()).cloned().unwrap_or_default();
+    Ok((packing, moved.into_iter().map(name).collect(), peak))
 }
 
 /// Return the name of each space in a CSV document that is proven too small, with the identifiers
@@ -451,6 +425,30 @@ fn csv_in(text: &str, spaces: Vec<Described>) -> arenaplan::Result<CsvProblem> {
     CsvProblem::parse_in(text, template, spaces)
 }
 
+/// Packs close to the old offsets that come with a problem; returns the packing, the moved buffers,
+/// and the peak of staying.
+fn again(
+    py: Python<'_>,
+    items: usize,
+    source: impl FnOnce() -> arenaplan::Result<(Source, Vec<Option<u64>>)> + Send + 'static,
+    seed: u64,
+) -> PyResult<(Packing, Vec<BufferId>, u64)> {
+    let started = Instant::now();
+    let found = call::run(py, items, move |cancel, tell| -> arenaplan::Result<_> {
+        let (source, old) = source()?;
+        let mut budget = call::budget(cancel, tell, None);
+        budget.seed = seed;
+        let again = repack(source.problem(), &old, &budget)?;
+        again.packing.check(source.problem())?;
+        Ok((source, again))
+    })?;
+    let (source, again): (Source, Repacking) = OrRaise::or_raise(found, py)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let (inner, source) = (Arc::new(again.packing), Arc::new(source));
+    let packing = Packing { inner, seconds, stages: Vec::new(), interrupted: false, source };
+    Ok((packing, again.moved, again.peak_of_staying))
+}
+
 /// Packs until the search ends by itself, or until Ctrl-C with the best answer so far.
 fn run(
     py: Python<'_>,
@@ -492,6 +490,26 @@ fn run(
     Ok(Packing { inner: Arc::new(inner), seconds, stages, interrupted, source: Arc::new(source) })
 }
 
+getters! { Packing
+    /// Bytes that the buffers need together at these offsets.
+    peak: u64 = |it| it.inner.peak();
+
+    /// Bytes that the buffers need at any offsets: proven.
+    lower_bound: u64 = |it| it.inner.lower_bound();
+
+    /// Status of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
+    status: String = |it| it.inner.status().to_string();
+
+    /// Visited search nodes: the unit of ``node_limit``.
+    nodes: u64 = |it| it.inner.nodes();
+
+    /// Search time in seconds.
+    seconds: f64 = |it| it.seconds;
+
+    /// Whether the search was ended by Ctrl-C.
+    interrupted: bool = |it| it.interrupted;
+}
+
 #[pymethods]
 impl Packing {
     /// Every buffer's first byte.
@@ -510,48 +528,12 @@ impl Packing {
         Ok((0..count).map(|it| self.inner.space_of(BufferId::new(it)).index()).collect())
     }
 
-    /// Bytes that the buffers need together at these offsets.
-    #[getter]
-    fn peak(&self) -> u64 {
-        self.inner.peak()
-    }
-
-    /// Bytes that the buffers need at any offsets: proven.
-    #[getter]
-    fn lower_bound(&self) -> u64 {
-        self.inner.lower_bound()
-    }
-
-    /// Status of ``peak``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or ``"unknown"``.
-    #[getter]
-    fn status(&self) -> String {
-        self.inner.status().to_string()
-    }
-
-    /// Visited search nodes: the unit of ``node_limit``.
-    #[getter]
-    fn nodes(&self) -> u64 {
-        self.inner.nodes()
-    }
-
     /// Peak, lower bound and status of each space, in order.
     #[getter]
     fn spaces(&self) -> Vec<(u64, u64, String)> {
         let row =
             |it: &arenaplan::pack::SpacePacking| (it.peak, it.lower_bound, it.status.to_string());
         self.inner.spaces().iter().map(row).collect()
-    }
-
-    /// Search time in seconds.
-    #[getter]
-    fn seconds(&self) -> f64 {
-        self.seconds
-    }
-
-    /// Whether the search was ended by Ctrl-C.
-    #[getter]
-    fn interrupted(&self) -> bool {
-        self.interrupted
     }
 
     /// Every improvement: ``stage``, ``seconds``, ``peak``, ``lower_bound`` and ``nodes``.

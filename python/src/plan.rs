@@ -16,6 +16,7 @@ use crate::arguments::{Arg, Text, object_of};
 use crate::call::{self, admit};
 use crate::error::{OrRaise, raise_named};
 use crate::files::{self, write_all};
+use crate::getters::getters;
 use crate::graph::Graph;
 use crate::hazards::Hazards;
 use crate::results::{
@@ -70,69 +71,86 @@ pub(crate) fn plan_schema() -> &'static str {
     arenaplan::format::plan_schema()
 }
 
-#[pymethods]
-impl Plan {
+getters! { Plan
     /// Model name.
-    #[getter]
-    fn model(&self) -> &str {
-        self.inner.model()
-    }
+    model: &str = |it| it.inner.model();
 
     /// Planned graph digest.
-    #[getter]
-    fn digest(&self) -> &str {
-        self.inner.digest()
-    }
+    digest: &str = |it| it.inner.digest();
 
     /// The part of the model that was planned, as stated by the graph.
-    #[getter]
-    fn covers(&self) -> Covers {
-        Covers::of(self.inner.covers())
-    }
+    covers: Covers = |it| Covers::of(it.inner.covers());
 
     /// Total arena bytes.
-    #[getter]
-    fn arena_bytes(&self) -> u64 {
-        self.inner.arena_bytes()
-    }
+    arena_bytes: u64 = |it| it.inner.arena_bytes();
 
     /// Bytes if every value had separate memory; None if more than any machine has.
-    #[getter]
-    fn naive_bytes(&self) -> Option<u64> {
-        self.inner.naive_bytes()
-    }
+    naive_bytes: Option<u64> = |it| it.inner.naive_bytes();
 
     /// Bytes that no plan with this order and this sharing can go below.
-    #[getter]
-    fn lower_bound(&self) -> u64 {
-        self.inner.lower_bound()
-    }
+    lower_bound: u64 = |it| it.inner.lower_bound();
 
     /// Distance from ``lower_bound`` to ``arena_bytes``, as a fraction of the former.
-    #[getter]
-    fn gap(&self) -> f64 {
-        self.inner.gap()
-    }
+    gap: f64 = |it| it.inner.gap();
 
     /// Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
     /// ``"unknown"``.
-    #[getter]
-    fn status(&self) -> String {
-        self.inner.status().to_string()
-    }
+    status: String = |it| it.inner.status().to_string();
 
     /// The runner that the plan is for.
-    #[getter]
-    fn target(&self) -> Target {
-        Target { inner: self.inner.target().clone() }
-    }
+    target: Target = |it| Target { inner: it.inner.target().clone() };
 
     /// Offset alignment in bytes.
-    #[getter]
-    fn alignment(&self) -> u64 {
-        self.inner.options().alignment
-    }
+    alignment: u64 = |it| it.inner.options().alignment;
 
+    /// Scope of the order: ``"given"`` without a search, ``"complete"`` if no other order of these
+    /// steps has fewer live bytes at the highest step, ``"beam"`` for the best of the tried orders;
+    /// None if the caller chose the steps.
+    order_search: Option<&'static str> = |it| it.inner.search().map(|search| search.order.name());
+
+    /// Bytes that no order of any steps that were tried goes below; None if the caller chose
+    /// the steps.
+    floor: Option<u64> = |it| it.inner.search().map(|search| search.floor);
+
+    /// Indices of the nodes that run in several steps: cheap nodes, whose small inputs are kept
+    /// instead of a large output.
+    repeated: Vec<u32> =
+        |it| it.inner.repeated().into_iter().map(|(node, _)| node.into()).collect();
+
+    /// Node indices by first run.
+    order: Vec<u32> = |it| it.inner.order().map(u32::from).collect();
+
+    /// The memories, each with its arena.
+    spaces: Vec<PlannedSpace> = |it| it.inner.arenas().iter().map(PlannedSpace::from).collect();
+
+    /// When several workers run the steps; None if the plan is not for several.
+    timetable: Option<Timetable> = |it| it.inner.timetable().cloned().map(Timetable::from);
+
+    /// The executions of a plan in which nodes run again: node indices in the graph without
+    /// repetitions, and copied values as :class:`Transfer`. A reader reads the latest value that
+    /// was made before. None if each node runs once and no value is copied.
+    schedule: Option<Vec<Entry>> =
+        |it| it.inner.recomputed().map(|recomputed| Entry::of(&recomputed.schedule));
+
+    /// The slow memory that values are copied to, which is the last of :attr:`spaces`; None if no
+    /// value is.
+    paging: Option<Paging> =
+        |it| it.inner.recomputed().and_then(|it| it.paging.as_ref()).map(Paging::of);
+
+    /// Work of the repeated nodes and the copies, as a fraction of the work if each node runs once.
+    extra_cost: f64 = |it| it.inner.recomputed().map_or(0.0, |it| ratio(it.extra_cost, it.cost));
+
+    /// Proven lower bound of ``extra_cost`` over all schedules with as many bytes that run each
+    /// node by itself.
+    extra_bound: f64 = |it| it.inner.recomputed().map_or(0.0, |it| ratio(it.extra_bound, it.cost));
+
+    /// Lower bound of the bytes over all schedules that run each node by itself; None if each node
+    /// in the plan runs once.
+    recompute_floor: Option<u64> = |it| it.inner.recomputed().map(|it| it.floor);
+}
+
+#[pymethods]
+impl Plan {
     /// The options that the plan was made with.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<BTreeMap<&'static str, Bound<'py, PyAny>>> {
@@ -168,21 +186,6 @@ impl Plan {
         ]))
     }
 
-    /// Scope of the order: ``"given"`` without a search, ``"complete"`` if no other order of these
-    /// steps has fewer live bytes at the highest step, ``"beam"`` for the best of the tried orders;
-    /// None if the caller chose the steps.
-    #[getter]
-    fn order_search(&self) -> Option<&'static str> {
-        self.inner.search().map(|search| search.order.name())
-    }
-
-    /// Bytes that no order of any steps that were tried goes below; None if the caller chose
-    /// the steps.
-    #[getter]
-    fn floor(&self) -> Option<u64> {
-        self.inner.search().map(|search| search.floor)
-    }
-
     /// Techniques that were asked for and not tried: because the graph is large, nodes may run in any
     /// order, the effort is small, or time was up.
     #[getter]
@@ -216,19 +219,6 @@ impl Plan {
     fn steps(&self) -> Vec<Vec<u32>> {
         let steps = self.inner.steps().iter();
         steps.map(|step| step.fused.iter().copied().chain([step.node]).collect()).collect()
-    }
-
-    /// Indices of the nodes that run in several steps: cheap nodes, whose small inputs are kept
-    /// instead of a large output.
-    #[getter]
-    fn repeated(&self) -> Vec<u32> {
-        self.inner.repeated().into_iter().map(|(node, _)| node.into()).collect()
-    }
-
-    /// Node indices by first run.
-    #[getter]
-    fn order(&self) -> Vec<u32> {
-        self.inner.order().map(u32::from).collect()
     }
 
     /// For each value in the graph the place, or None for a value without a place, such as a
@@ -419,12 +409,6 @@ impl Plan {
             .collect()
     }
 
-    /// The memories, each with its arena.
-    #[getter]
-    fn spaces(&self) -> Vec<PlannedSpace> {
-        self.inner.arenas().iter().map(PlannedSpace::from).collect()
-    }
-
     /// The caller's buffers, in value order.
     ///
     /// The buffers are spaces too, behind the last space in ``spaces``.
@@ -465,10 +449,8 @@ impl Plan {
             Ok(core) => core.clone(),
             Err(_) => self.declared_graph(&self.seen_graph(graph)?)?,
         };
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let graph = Arc::clone(&graph.inner);
-        Ok(call::run(py, items, move |_, _| plan.resized(&graph))?.or_raise(py)?.into())
+        let plan = Arc::clone(&self.inner);
+        Ok(graph.get().run(py, move |graph| plan.resized(graph))?.or_raise(py)?.into())
     }
 
     /// Raise unless the plan is valid for ``graph``, and return the proofs of the plan's claims.
@@ -482,16 +464,14 @@ impl Plan {
     fn check(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Verdict> {
         let original = self.original(graph)?;
         let graph = self.core_graph(graph)?;
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let graph = Arc::clone(&graph.inner);
-        let check = move || {
+        let plan = Arc::clone(&self.inner);
+        let check = move |graph: &_| {
             if let Some(original) = original {
-                plan.check_repetitions(&original, &graph)?;
+                plan.check_repetitions(&original, graph)?;
             }
-            plan.check(&graph)
+            plan.check(graph)
         };
-        let inner = call::run(py, items, move |_, _| check())?.or_raise(py)?;
+        let inner = graph.get().run(py, check)?.or_raise(py)?;
         Ok(Verdict { inner })
     }
 
@@ -504,10 +484,8 @@ impl Plan {
     ///     As :meth:`check`.
     fn hazards(&self, py: Python<'_>, graph: &Bound<'_, PyAny>) -> PyResult<Hazards> {
         let graph = self.core_graph(graph)?;
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let graph = Arc::clone(&graph.inner);
-        Ok(call::run(py, items, move |_, _| plan.hazards(&graph))?.or_raise(py)?.into())
+        let plan = Arc::clone(&self.inner);
+        Ok(graph.get().run(py, move |graph| plan.hazards(graph))?.or_raise(py)?.into())
     }
 
     /// Raise unless the hazards are exactly the plan's hazards.
@@ -525,51 +503,8 @@ impl Plan {
         hazards: Arg<PyRef<'_, Hazards>>,
     ) -> PyResult<()> {
         let graph = self.core_graph(graph)?;
-        let graph = graph.get();
-        let (plan, items) = (Arc::clone(&self.inner), graph.items());
-        let (graph, hazards) = (Arc::clone(&graph.inner), Arc::clone(&hazards.inner));
-        call::run(py, items, move |_, _| plan.check_hazards(&graph, &hazards))?.or_raise(py)
-    }
-
-    /// When several workers run the steps; None if the plan is not for several.
-    #[getter]
-    fn timetable(&self) -> Option<Timetable> {
-        self.inner.timetable().cloned().map(Timetable::from)
-    }
-
-    /// The executions of a plan in which nodes run again: node indices in the graph without
-    /// repetitions, and copied values as :class:`Transfer`. A reader reads the latest value that
-    /// was made before. None if each node runs once and no value is copied.
-    #[getter]
-    fn schedule(&self) -> Option<Vec<Entry>> {
-        self.inner.recomputed().map(|recomputed| Entry::of(&recomputed.schedule))
-    }
-
-    /// The slow memory that values are copied to, which is the last of :attr:`spaces`; None if no
-    /// value is.
-    #[getter]
-    fn paging(&self) -> Option<Paging> {
-        self.inner.recomputed().and_then(|it| it.paging.as_ref()).map(Paging::of)
-    }
-
-    /// Work of the repeated nodes and the copies, as a fraction of the work if each node runs once.
-    #[getter]
-    fn extra_cost(&self) -> f64 {
-        self.inner.recomputed().map_or(0.0, |it| ratio(it.extra_cost, it.cost))
-    }
-
-    /// Proven lower bound of ``extra_cost`` over all schedules with as many bytes that run each
-    /// node by itself.
-    #[getter]
-    fn extra_bound(&self) -> f64 {
-        self.inner.recomputed().map_or(0.0, |it| ratio(it.extra_bound, it.cost))
-    }
-
-    /// Lower bound of the bytes over all schedules that run each node by itself; None if each node
-    /// in the plan runs once.
-    #[getter]
-    fn recompute_floor(&self) -> Option<u64> {
-        self.inner.recomputed().map(|it| it.floor)
+        let (plan, hazards) = (Arc::clone(&self.inner), Arc::clone(&hazards.inner));
+        graph.get().run(py, move |graph| plan.check_hazards(graph, &hazards))?.or_raise(py)
     }
 
     /// Raise unless ``target`` can run the plan, which may have been made for another target.

@@ -1,16 +1,13 @@
 //! Byte convolutions, bound to arrays: see [`crate::compiled`].
 
 use arenaplan_kernels::{
-    Encoding, Lanes, QuantizedConv, QuantizedDepthwise, QuantizedMatrix, QuantizedWay,
-    Requantization, Sliding, Team,
+    Encoding, Lanes, QuantizedConv, QuantizedDepthwise, QuantizedMatrix, Requantization, Sliding,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use crate::arena::{elements, elements_mut, planes, planes_mut};
-use crate::compiled::{
-    CompiledKernel, ConvWay, WindowSide, Work, check_apart, is_same, no_planes, refused,
-};
+use crate::arena::{elements, elements_mut};
+use crate::compiled::{CompiledKernel, ConvWay, Images, WindowSide, check_apart, is_same, refused};
 use crate::planes::PlaneLayout;
 use crate::team;
 
@@ -95,51 +92,10 @@ impl ByteResult {
     }
 }
 
-/// Byte images, a byte result, and scratch memory. The result and the scratch memory share no byte
-/// with another operand; but the result may share bytes with the image, if the kernel permits
-/// sharing.
-struct Operands {
-    image: PyBuffer<u8>,
-    image_layout: PlaneLayout,
-    encoding: Encoding,
-    finish: Py<ByteResult>,
-    output: PyBuffer<u8>,
-    output_layout: PlaneLayout,
-    scratch: PyBuffer<f32>,
-}
-
-impl Operands {
-    fn new(
-        py: Python<'_>,
-        image: PyBuffer<u8>,
-        encoding: &ByteEncoding,
-        finish: Py<ByteResult>,
-        output: PyBuffer<u8>,
-        scratch: PyBuffer<f32>,
-        layouts: Option<(PlaneLayout, PlaneLayout)>,
-    ) -> PyResult<Self> {
-        let Some((image_layout, output_layout)) = layouts.filter(|_| !output.readonly()) else {
-            return Err(no_planes(py));
-        };
-        check_apart(py, &image, &scratch)?;
-        check_apart(py, &output, &scratch)?;
-        let made = finish.get();
-        for read in [&made.scale, &made.shift] {
-            check_apart(py, read, &output)?;
-            check_apart(py, read, &scratch)?;
-        }
-        if let Some(addend) = &made.addend {
-            check_apart(py, addend, &output)?;
-            check_apart(py, addend, &scratch)?;
-        }
-        let encoding = encoding.inner;
-        Ok(Self { image, image_layout, encoding, finish, output, output_layout, scratch })
-    }
-
-    /// Returns the image channels, and the result channels.
-    fn channels(&self) -> (usize, usize) {
-        (self.image_layout.counts[1], self.output_layout.counts[1])
-    }
+/// Fails if an array of a byte result shares bytes with the output or the scratch memory.
+fn check_result(py: Python<'_>, images: &Images<u8>, result: &ByteResult) -> PyResult<()> {
+    images.check_reads(py, [&result.scale, &result.shift])?;
+    images.check_reads(py, &result.addend)
 }
 
 /// Return a byte convolution with exact sums.
@@ -177,19 +133,19 @@ pub(crate) fn quantized_conv(
     lanes: usize,
 ) -> PyResult<CompiledKernel> {
     check_apart(py, &image, &output)?;
-    check_apart(py, &weights, &output)?;
-    check_apart(py, &weights, &scratch)?;
-    let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
-    let operands = Operands::new(py, image, encoding, result, output, scratch, layouts)?;
-    let (inward, outward) = operands.channels();
-    let share = |channels: usize| channels.checked_div(groups).unwrap_or(0);
-    let lanes = lanes_of(py, lanes)?;
-    let sizes = sizes(py, rows, columns, groups, share(inward), share(outward), lanes)?;
-    let way = sizes.schedule(operands.scratch.item_count(), team::current().threads());
-    Ok(CompiledKernel::new(
-        "quantized conv",
-        QuantizedConvolution { sizes, way, weights, operands },
-    ))
+    let mut images = Images::of_planes(py, image, output, scratch)?;
+    images.check_reads(py, [&weights])?;
+    check_result(py, &images, result.get())?;
+    let [fan_in, fan_out] = images.channels().map(|all| all.checked_div(groups).unwrap_or(0));
+    let sizes = sizes(py, rows, columns, groups, fan_in, fan_out, lanes_of(py, lanes)?)?;
+    let way = sizes.schedule(images.scratch.item_count(), team::current().threads());
+    let encoding = encoding.inner;
+    Ok(CompiledKernel::new("quantized conv", way.scratch_len(), move |team| {
+        let (weights, finish) = (elements(&weights), result.get().finish());
+        let addend = result.get().addend.as_ref().map(elements);
+        let (image, mut to, scratch) = images.parts()?;
+        sizes.run(&way, &image, encoding, weights, addend, &finish, &mut to, scratch, team)
+    }))
 }
 
 /// Return the fastest way for :func:`quantized_conv` within so many scratch elements, or the
@@ -287,21 +243,20 @@ pub(crate) fn quantized_depthwise(
     if !(fan_out == Some(1) && is_same(&image, &output)) {
         check_apart(py, &image, &output)?;
     }
-    for read in [Some(&weights), addend.as_ref()].into_iter().flatten() {
-        check_apart(py, read, &output)?;
-        check_apart(py, read, &scratch)?;
-    }
-    let layouts = PlaneLayout::of(&image).zip(PlaneLayout::of(&output));
-    let operands = Operands::new(py, image, encoding, result, output, scratch, layouts)?;
-    let (inward, outward) = operands.channels();
+    let mut images = Images::of_planes(py, image, output, scratch)?;
+    images.check_reads(py, [&weights].into_iter().chain(&addend))?;
+    check_result(py, &images, result.get())?;
+    let [inward, outward] = images.channels();
     let fan_out = outward.checked_div(inward).unwrap_or(0);
     let sizes = Sliding::new(rows.inner, columns.inner)
         .and_then(|window| QuantizedDepthwise::new(window, inward, fan_out))
         .map_err(|error| refused(py, &error))?;
-    Ok(CompiledKernel::new(
-        "quantized depthwise",
-        QuantizedChannels { sizes, weights, addend, operands },
-    ))
+    let encoding = encoding.inner;
+    Ok(CompiledKernel::new("quantized depthwise", sizes.scratch_len(), move |team| {
+        let (weights, addend) = (elements(&weights), addend.as_ref().map(elements));
+        let (finish, (image, mut to, scratch)) = (result.get().finish(), images.parts()?);
+        sizes.run(&image, encoding, weights, addend, &finish, &mut to, scratch, team)
+    }))
 }
 
 /// Return the scratch elements that :func:`quantized_depthwise` needs.
@@ -347,13 +302,19 @@ pub(crate) fn quantized_product(
     if !is_same(&rows, &output) {
         check_apart(py, &rows, &output)?;
     }
-    check_apart(py, &matrix, &output)?;
-    check_apart(py, &matrix, &scratch)?;
     let layouts = PlaneLayout::of_rows(&rows).zip(PlaneLayout::of_rows(&output));
-    let operands = Operands::new(py, rows, encoding, result, output, scratch, layouts)?;
-    let (depth, columns) = (operands.image_layout.size, operands.output_layout.size);
-    let sizes = matrix_of(py, depth, columns, lanes)?;
-    Ok(CompiledKernel::new("quantized product", QuantizedProduct { sizes, matrix, operands }))
+    let mut images = Images::new(py, rows, output, scratch, layouts)?;
+    images.check_reads(py, [&matrix])?;
+    check_result(py, &images, result.get())?;
+    let (depth, columns) = (images.image_layout.size, images.output_layout.size);
+    let (sizes, encoding) = (matrix_of(py, depth, columns, lanes)?, encoding.inner);
+    let room = images.scratch.item_count();
+    Ok(CompiledKernel::new("quantized product", room, move |team| {
+        let (matrix, finish) = (elements(&matrix), result.get().finish());
+        let addend = result.get().addend.as_ref().map(elements);
+        let (rows, mut to, scratch) = images.parts()?;
+        sizes.run(&rows, encoding, matrix, addend, &finish, &mut to, scratch, team)
+    }))
 }
 
 /// Return the scratch elements with which :func:`quantized_product` is fastest.
@@ -448,89 +409,4 @@ fn lanes_of(py: Python<'_>, channels: usize) -> PyResult<Lanes> {
         let message = format!("no lane has {channels} channels");
         crate::error::raise_named(py, "InvalidOperand", message)
     })
-}
-
-/// A convolution.
-struct QuantizedConvolution {
-    sizes: QuantizedConv,
-    way: QuantizedWay,
-    weights: PyBuffer<i32>,
-    operands: Operands,
-}
-
-impl Work for QuantizedConvolution {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let all = &mut self.operands;
-        let image = planes(&all.image, &all.image_layout)?;
-        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
-        let made = all.finish.get();
-        let addend = made.addend.as_ref().map(elements);
-        let (weights, scratch) = (elements(&self.weights), elements_mut(&mut all.scratch));
-        let finish = made.finish();
-        let encoding = all.encoding;
-        self.sizes.run(
-            &self.way,
-            &image,
-            encoding,
-            weights,
-            addend,
-            &finish,
-            &mut output,
-            scratch,
-            team,
-        )
-    }
-
-    fn scratch_len(&self) -> usize {
-        self.way.scratch_len()
-    }
-}
-
-/// A convolution of every channel by itself.
-struct QuantizedChannels {
-    sizes: QuantizedDepthwise,
-    weights: PyBuffer<f32>,
-    addend: Option<PyBuffer<f32>>,
-    operands: Operands,
-}
-
-impl Work for QuantizedChannels {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let all = &mut self.operands;
-        let image = planes(&all.image, &all.image_layout)?;
-        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
-        let (addend, scratch) =
-            (self.addend.as_ref().map(elements), elements_mut(&mut all.scratch));
-        let finish = all.finish.get().finish();
-        let weights = elements(&self.weights);
-        self.sizes.run(&image, all.encoding, weights, addend, &finish, &mut output, scratch, team)
-    }
-
-    fn scratch_len(&self) -> usize {
-        self.sizes.scratch_len()
-    }
-}
-
-/// A product of rows and a matrix.
-struct QuantizedProduct {
-    sizes: QuantizedMatrix,
-    matrix: PyBuffer<f32>,
-    operands: Operands,
-}
-
-impl Work for QuantizedProduct {
-    fn run(&mut self, team: &Team) -> arenaplan_kernels::Result<()> {
-        let all = &mut self.operands;
-        let rows = planes(&all.image, &all.image_layout)?;
-        let mut output = planes_mut(&mut all.output, &all.output_layout)?;
-        let made = all.finish.get();
-        let addend = made.addend.as_ref().map(elements);
-        let (matrix, scratch) = (elements(&self.matrix), elements_mut(&mut all.scratch));
-        let (finish, encoding) = (made.finish(), all.encoding);
-        self.sizes.run(&rows, encoding, matrix, addend, &finish, &mut output, scratch, team)
-    }
-
-    fn scratch_len(&self) -> usize {
-        self.operands.scratch.item_count()
-    }
 }

@@ -11,6 +11,7 @@ use crate::arguments::{Arg, Text, object_of};
 use crate::call::{self, Moment};
 use crate::error::OrRaise;
 use crate::files::{self, write_all};
+use crate::getters::getters;
 use crate::graph::Graph;
 use crate::plan::Plan;
 use crate::planner::Options;
@@ -66,57 +67,38 @@ pub(crate) fn plan_together(
     Ok(SharedPlan::new(ended.finished()?.or_raise(py)?))
 }
 
-#[pymethods]
-impl SharedPlan {
+getters! { SharedPlan
     /// Rule for the graphs' runs: ``"never-together"`` or ``"concurrent"``.
-    #[getter]
-    fn together(&self) -> &'static str {
-        self.inner.together().name()
-    }
+    together: &'static str = |it| it.inner.together().name();
 
     /// Bytes in the shared arena.
-    #[getter]
-    fn arena_bytes(&self) -> u64 {
-        self.inner.arena_bytes()
-    }
+    arena_bytes: u64 = |it| it.inner.arena_bytes();
 
     /// Bytes that no plans with these orders and this sharing can go below.
-    #[getter]
-    fn lower_bound(&self) -> u64 {
-        self.inner.lower_bound()
-    }
+    lower_bound: u64 = |it| it.inner.lower_bound();
 
     /// Status of ``arena_bytes``: ``"optimal"``, ``"feasible"``, ``"infeasible"`` or
     /// ``"unknown"``.
-    #[getter]
-    fn status(&self) -> String {
-        self.inner.status().to_string()
-    }
+    status: String = |it| it.inner.status().to_string();
 
     /// Alignment for the arena's first address.
-    #[getter]
-    fn alignment(&self) -> u64 {
-        self.inner.alignment()
-    }
+    alignment: u64 = |it| it.inner.alignment();
 
     /// Bytes that the arena may have, or None if unlimited.
-    #[getter]
-    fn capacity(&self) -> Option<u64> {
-        self.inner.capacity()
-    }
+    capacity: Option<u64> = |it| it.inner.capacity();
 
+    /// By graph, the first byte of the plan in the shared arena.
+    bases: Vec<u64> = |it| it.inner.members().iter().map(|member| member.base).collect();
+}
+
+#[pymethods]
+impl SharedPlan {
     /// The plan by graph; offsets count from the graph's base.
     #[getter]
     fn plans(&self, py: Python<'_>) -> PyResult<Vec<Plan>> {
         call::admit(py, self.items().saturating_mul(ROW_BYTES))?;
         let members = self.inner.members().iter();
         Ok(members.map(|member| member.plan.clone().into()).collect())
-    }
-
-    /// By graph, the first byte of the plan in the shared arena.
-    #[getter]
-    fn bases(&self) -> Vec<u64> {
-        self.inner.members().iter().map(|member| member.base).collect()
     }
 
     /// Raise unless the plans are valid for ``graphs``, and together in one arena.

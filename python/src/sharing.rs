@@ -1,17 +1,17 @@
 //! Storage sharing and coloring.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use arenaplan::NodeId;
 use arenaplan::base::quoted;
 use arenaplan::choose::Fusion;
-use arenaplan_classic::sharing::{AssignKind, SharingOptions, Storage};
+use arenaplan_classic::sharing::{self, AssignKind, SharingOptions, Storage};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::call::{self, admit};
+use crate::call::admit;
 use crate::error::OrRaise;
+use crate::getters::getters;
 use crate::graph::{Graph, core_of};
 use crate::plan::Plan;
 use crate::results::{Assign, Block};
@@ -23,7 +23,7 @@ const ROW_BYTES: usize = 128;
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StoragePlan {
-    pub(crate) inner: arenaplan_classic::sharing::StoragePlan,
+    pub(crate) inner: sharing::StoragePlan,
     spaces: Vec<String>,
 }
 
@@ -61,11 +61,8 @@ pub(crate) fn share_storage(
             .map(|codes| codes.into_iter().map(storage).collect::<PyResult<Vec<_>>>())
             .transpose()?,
     };
-    let shared = Arc::clone(&graph.inner);
-    let work = move |_: &_, _: call::Tell<'_>| {
-        arenaplan_classic::sharing::share_storage(&shared, &options)
-    };
-    let inner = call::run(py, graph.items(), work)?.or_raise(py)?;
+    let work = move |graph: &_| sharing::share_storage(graph, &options);
+    let inner = graph.run(py, work)?.or_raise(py)?;
     let spaces = graph.inner.spaces().iter().map(|space| space.name().to_owned()).collect();
     Ok(StoragePlan { inner, spaces })
 }
@@ -77,10 +74,8 @@ pub(crate) fn color_nodes(
     graph: &Graph,
     num_temp: u32,
 ) -> PyResult<(Vec<u32>, u32)> {
-    let shared = Arc::clone(&graph.inner);
-    let work =
-        move |_: &_, _: call::Tell<'_>| arenaplan_classic::coloring::color_nodes(&shared, num_temp);
-    let coloring = call::run(py, graph.items(), work)?.or_raise(py)?;
+    let work = move |graph: &_| arenaplan_classic::coloring::color_nodes(graph, num_temp);
+    let coloring = graph.run(py, work)?.or_raise(py)?;
     admit_rows(py, coloring.colors().len())?;
     Ok((coloring.colors().to_vec(), coloring.count()))
 }
@@ -98,9 +93,7 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
         };
         *switch = true;
     }
-    let shared = Arc::clone(&graph.inner);
-    let groups =
-        call::run(py, graph.items(), move |_, _| arenaplan::choose::fuse(&shared, fusion))?;
+    let groups = graph.run(py, move |graph| arenaplan::choose::fuse(graph, fusion))?;
     admit_rows(py, graph.items())?;
     Ok(groups.into_iter().map(|group| group.into_iter().map(u32::from).collect()).collect())
 }
@@ -110,13 +103,13 @@ pub(crate) fn fuse(py: Python<'_>, graph: &Graph, kinds: Vec<String>) -> PyResul
 fn assigns(
     graph: &arenaplan::Graph,
     elementwise: Option<Vec<u32>>,
-) -> Vec<Option<arenaplan_classic::sharing::Assign>> {
+) -> Vec<Option<sharing::Assign>> {
     let Some(elementwise) = elementwise else {
-        let by_effects = |node| arenaplan_classic::sharing::is_elementwise(graph, node);
-        return arenaplan_classic::sharing::find_assigns(graph, by_effects);
+        let by_effects = |node| sharing::is_elementwise(graph, node);
+        return sharing::find_assigns(graph, by_effects);
     };
     let elementwise: HashSet<u32> = elementwise.into_iter().collect();
-    arenaplan_classic::sharing::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
+    sharing::find_assigns(graph, |node| elementwise.contains(&u32::from(node)))
 }
 
 /// Raises unless result rows can be allocated now.
@@ -130,14 +123,13 @@ fn given_assigns(
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
     given: Option<HashMap<u32, Py<Assign>>>,
-) -> PyResult<Vec<Option<arenaplan_classic::sharing::Assign>>> {
+) -> PyResult<Vec<Option<sharing::Assign>>> {
     let refuse = |reason: String| {
         let error = arenaplan::Error::InvalidOption { option: "assigns", reason };
         Err(crate::error::raise(py, &error))
     };
     let Some(given) = given else {
-        let shared = Arc::clone(&graph.inner);
-        return call::run(py, graph.items(), move |_, _| assigns(&shared, elementwise));
+        return graph.run(py, move |graph| assigns(graph, elementwise));
     };
     if elementwise.is_some() {
         return refuse("elementwise nodes are not asked for where assignments are given".into());
@@ -161,7 +153,7 @@ fn given_assigns(
         }
         let kind = if direct { AssignKind::Direct } else { AssignKind::Copy };
         let arenaplan::graph::Assignment { state, source, result } = known;
-        *place = Some(arenaplan_classic::sharing::Assign { kind, state, source, result });
+        *place = Some(sharing::Assign { kind, state, source, result });
     }
     Ok(found)
 }
@@ -174,8 +166,7 @@ pub(crate) fn find_assigns(
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
 ) -> PyResult<Vec<Option<Assign>>> {
-    let shared = Arc::clone(&graph.inner);
-    let assigns = call::run(py, graph.items(), move |_, _| assigns(&shared, elementwise))?;
+    let assigns = graph.run(py, move |graph| assigns(graph, elementwise))?;
     admit_rows(py, assigns.len())?;
     Ok(assigns.into_iter().map(|found| found.map(Assign::from)).collect())
 }
@@ -189,14 +180,22 @@ pub(crate) fn order_mutations(
     graph: &Graph,
     elementwise: Option<Vec<u32>>,
 ) -> PyResult<Vec<Vec<u32>>> {
-    let shared = Arc::clone(&graph.inner);
-    let ordered = call::run(py, graph.items(), move |_, _| {
-        arenaplan_classic::sharing::order_mutations(&shared, &assigns(&shared, elementwise))
-    })?;
-    let ordered = ordered.or_raise(py)?;
+    let work = move |graph: &_| sharing::order_mutations(graph, &assigns(graph, elementwise));
+    let ordered = graph.run(py, work)?.or_raise(py)?;
     admit_rows(py, graph.items())?;
     let after = ordered.nodes().iter().map(arenaplan::Node::control_dependencies);
     Ok(after.map(|nodes| nodes.iter().map(|&node| node.into()).collect()).collect())
+}
+
+getters! { StoragePlan
+    /// Bytes of all blocks except the caller's.
+    allocated_bytes: u64 = |it| it.inner.allocated_bytes();
+
+    /// Count of results without storage.
+    not_allocated: usize = |it| it.inner.not_allocated();
+
+    /// Match range of the pass that was kept.
+    match_range: u64 = |it| it.inner.match_range();
 }
 
 #[pymethods]
@@ -221,29 +220,11 @@ impl StoragePlan {
         admit_rows(py, self.inner.blocks().len())?;
         let space = |index: usize| self.spaces.get(index).cloned().unwrap_or_default();
         let blocks = self.inner.blocks().iter();
-        let row = |block: &arenaplan_classic::sharing::Block| Block {
+        let row = |block: &sharing::Block| Block {
             bytes: block.bytes,
             space: space(block.space.index()),
         };
         Ok(blocks.map(row).collect())
-    }
-
-    /// Bytes of all blocks except the caller's.
-    #[getter]
-    fn allocated_bytes(&self) -> u64 {
-        self.inner.allocated_bytes()
-    }
-
-    /// Count of results without storage.
-    #[getter]
-    fn not_allocated(&self) -> usize {
-        self.inner.not_allocated()
-    }
-
-    /// Match range of the pass that was kept.
-    #[getter]
-    fn match_range(&self) -> u64 {
-        self.inner.match_range()
     }
 
     /// Color by node; None with one color.
@@ -260,8 +241,8 @@ impl StoragePlan {
         let graph = core_of(graph)?;
         let graph = graph.get();
         admit_rows(py, graph.items())?;
-        let (plan, shared) = (self.inner.clone(), Arc::clone(&graph.inner));
-        let inner = call::run(py, graph.items(), move |_, _| plan.to_plan(&shared, alignment))?;
+        let plan = self.inner.clone();
+        let inner = graph.run(py, move |graph| plan.to_plan(graph, alignment))?;
         Ok(inner.or_raise(py)?.into())
     }
 
@@ -289,8 +270,8 @@ impl StoragePlan {
         let graph = graph.get();
         let assigns = given_assigns(py, graph, elementwise, assigns)?;
         admit_rows(py, graph.items())?;
-        let (plan, shared) = (self.inner.clone(), Arc::clone(&graph.inner));
-        let inner = call::run(py, graph.items(), move |_, _| plan.decorate(&shared, &assigns))?;
+        let plan = self.inner.clone();
+        let inner = graph.run(py, move |graph| plan.decorate(graph, &assigns))?;
         Ok(Self { inner: inner.or_raise(py)?, spaces: self.spaces.clone() })
     }
 

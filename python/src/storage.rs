@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arenaplan::base::quoted;
 use arenaplan::{DType, Error};
 use arenaplan_classic::sharing::Block;
-use arenaplan_classic::storage::{StorageEntry, Tensor};
+use arenaplan_classic::storage::{self, StorageEntry, Tensor};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -28,7 +28,7 @@ type StorageRow = (String, String, Vec<(usize, usize, u64)>, BTreeMap<String, St
 #[pyclass(frozen, module = "arenaplan._core")]
 #[derive(Debug)]
 pub(crate) struct StorageLayout {
-    inner: arenaplan_classic::storage::StorageLayout,
+    inner: storage::StorageLayout,
 }
 
 /// Returns the type called `dtype`, or an exception that names the value.
@@ -77,25 +77,21 @@ impl StorageLayout {
         };
         let inputs = inputs.into_iter().map(position).collect::<PyResult<_>>()?;
         let outputs = outputs.into_iter().map(position).collect::<PyResult<_>>()?;
-        let inner = arenaplan_classic::storage::StorageLayout::new(entries, inputs, outputs)
-            .or_raise(py)?;
+        let inner = storage::StorageLayout::new(entries, inputs, outputs).or_raise(py)?;
         Ok(Self { inner })
     }
 
     /// Return the layout of ``graph`` under ``plan``.
     #[staticmethod]
     fn from_plan(py: Python<'_>, graph: &Graph, plan: &StoragePlan) -> PyResult<Self> {
-        let make =
-            || arenaplan_classic::storage::StorageLayout::from_plan(&graph.inner, &plan.inner);
+        let make = || storage::StorageLayout::from_plan(&graph.inner, &plan.inner);
         Ok(Self { inner: py.detach(make).or_raise(py)? })
     }
 
     /// Return the layout of a graph in a graph runtime's JSON form.
     #[staticmethod]
     fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
-        let inner = py
-            .detach(|| arenaplan_classic::storage::StorageLayout::from_json(text))
-            .or_raise(py)?;
+        let inner = py.detach(|| storage::StorageLayout::from_json(text)).or_raise(py)?;
         Ok(Self { inner })
     }
 
@@ -130,7 +126,7 @@ impl StorageLayout {
     /// version)``.
     #[getter]
     fn nodes(&self) -> Vec<StorageRow> {
-        let row = |node: &arenaplan_classic::storage::StorageNode| {
+        let row = |node: &storage::StorageNode| {
             let inputs = node.inputs.iter().map(|it| (it.node, it.output, it.version)).collect();
             let (op, name) = (node.op.clone(), node.name.clone());
             (op, name, inputs, node.attributes.clone(), node.after.clone())
@@ -207,7 +203,7 @@ pub(crate) fn save_params(
         let dtype = read_dtype(py, dtype, || format!("parameter {}", quoted(name)))?;
         tensors.push(Tensor { name, dtype, shape: shape.clone(), bytes });
     }
-    Ok(PyBytes::new(py, &arenaplan_classic::storage::save_params(&tensors).or_raise(py)?))
+    Ok(PyBytes::new(py, &storage::save_params(&tensors).or_raise(py)?))
 }
 
 /// `(name, dtype, shape, bytes)` of a parameter.
@@ -216,7 +212,7 @@ type ParamRow<'py> = (String, &'static str, Vec<u64>, Bound<'py, PyBytes>);
 /// Return ``(name, dtype, shape, bytes)`` for every array in a parameter blob.
 #[pyfunction]
 pub(crate) fn load_params<'py>(py: Python<'py>, blob: &[u8]) -> PyResult<Vec<ParamRow<'py>>> {
-    let params = arenaplan_classic::storage::load_params(blob).or_raise(py)?;
+    let params = storage::load_params(blob).or_raise(py)?;
     let row = |it: Tensor<'_>| {
         (it.name.to_owned(), it.dtype.name(), it.shape, PyBytes::new(py, it.bytes))
     };

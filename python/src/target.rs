@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::arguments::Arg;
 use crate::error::{OrRaise, raise_named};
+use crate::getters::getters;
 
 /// A description of a program that runs plans.
 ///
@@ -31,6 +32,43 @@ use crate::error::{OrRaise, raise_named};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) inner: arenaplan::Target,
+}
+
+getters! { Target
+    /// Target name, with the kernels if named: ``"tflm:reference"``.
+    name: &str = |it| it.inner.name();
+
+    /// Name without the kernels: ``"tflm"``.
+    runtime: &str = |it| it.inner.runtime();
+
+    /// One line about the runner; empty for a custom target.
+    summary: &'static str = |it| it.inner.summary();
+
+    /// The techniques that the runner honors, by name.
+    techniques: Vec<&'static str> =
+        |it| it.inner.techniques().iter().map(Technique::name).collect();
+
+    /// The unit that the runner executes at a time: ``"node"``, ``"group"`` or ``"tile"``.
+    granularity: &'static str = |it| it.inner.granularity().name();
+
+    /// Default offset alignment in bytes.
+    alignment: u64 = |it| it.inner.alignment();
+
+    /// Unit of offsets in bytes: every alignment must be a multiple.
+    offset_unit: u64 = |it| it.inner.offset_unit();
+
+    /// Whether inputs and outputs may be in the caller's memory.
+    caller_memory: bool = |it| it.inner.caller_memory();
+
+    /// Whether values may be in several spaces.
+    several_spaces: bool = |it| it.inner.several_spaces();
+
+    /// Origin of kernel scratch memory: ``"graph"``, ``"runner"`` or ``"nobody"``.
+    scratch: &'static str = |it| it.inner.scratch().name();
+
+    /// Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` without such
+    /// structures.
+    fixed: &'static str = |it| it.inner.fixed().name();
 }
 
 #[pymethods]
@@ -73,73 +111,6 @@ impl Target {
     #[staticmethod]
     fn known(py: Python<'_>, name: Arg<&str>) -> PyResult<Self> {
         Ok(Self { inner: name.parse().or_raise(py)? })
-    }
-
-    /// Target name, with the kernels if named: ``"tflm:reference"``.
-    #[getter]
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    /// Name without the kernels: ``"tflm"``.
-    #[getter]
-    fn runtime(&self) -> &str {
-        self.inner.runtime()
-    }
-
-    /// One line about the runner; empty for a custom target.
-    #[getter]
-    fn summary(&self) -> &'static str {
-        self.inner.summary()
-    }
-
-    /// The techniques that the runner honors, by name.
-    #[getter]
-    fn techniques(&self) -> Vec<&'static str> {
-        self.inner.techniques().iter().map(Technique::name).collect()
-    }
-
-    /// The unit that the runner executes at a time: ``"node"``, ``"group"`` or ``"tile"``.
-    #[getter]
-    fn granularity(&self) -> &'static str {
-        self.inner.granularity().name()
-    }
-
-    /// Default offset alignment in bytes.
-    #[getter]
-    fn alignment(&self) -> u64 {
-        self.inner.alignment()
-    }
-
-    /// Unit of offsets in bytes: every alignment must be a multiple.
-    #[getter]
-    fn offset_unit(&self) -> u64 {
-        self.inner.offset_unit()
-    }
-
-    /// Whether inputs and outputs may be in the caller's memory.
-    #[getter]
-    fn caller_memory(&self) -> bool {
-        self.inner.caller_memory()
-    }
-
-    /// Whether values may be in several spaces.
-    #[getter]
-    fn several_spaces(&self) -> bool {
-        self.inner.several_spaces()
-    }
-
-    /// Origin of kernel scratch memory: ``"graph"``, ``"runner"`` or ``"nobody"``.
-    #[getter]
-    fn scratch(&self) -> &'static str {
-        self.inner.scratch().name()
-    }
-
-    /// Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` without such
-    /// structures.
-    #[getter]
-    fn fixed(&self) -> &'static str {
-        self.inner.fixed().name()
     }
 
     fn __repr__(&self) -> String {

@@ -3,6 +3,8 @@
 use arenaplan::check::Proof;
 use pyo3::prelude::*;
 
+use crate::getters::getters;
+
 /// Check result about the claims of a valid plan.
 ///
 /// Offsets, live ranges, sharing and sizes in a valid plan are always verified. A claim about *all*
@@ -14,68 +16,43 @@ pub(crate) struct Verdict {
     pub(crate) inner: arenaplan::Verdict,
 }
 
-#[pymethods]
-impl Verdict {
+getters! { Verdict
     /// Whether the plan's ``lower_bound`` was ``"verified"`` or only ``"claimed"``.
-    #[getter]
-    fn lower_bound(&self) -> &'static str {
-        self.inner.lower_bound().name()
-    }
+    lower_bound: &'static str = |it| it.inner.lower_bound().name();
 
     /// Whether the plan's ``status`` was ``"verified"`` or only ``"claimed"``.
-    #[getter]
-    fn status(&self) -> &'static str {
-        self.inner.status().name()
-    }
+    status: &'static str = |it| it.inner.status().name();
 
     /// Whether a complete search for an order was ``"verified"`` or only ``"claimed"``; None if
     /// the plan claims none.
-    #[getter]
-    fn order(&self) -> Option<&'static str> {
-        self.inner.order().map(Proof::name)
-    }
+    order: Option<&'static str> = |it| it.inner.order().map(Proof::name);
 
     /// Whether ``floor`` of the plan was ``"verified"`` or only ``"claimed"``; None if the plan
     /// claims none.
-    #[getter]
-    fn floor(&self) -> Option<&'static str> {
-        self.inner.floor().map(Proof::name)
-    }
+    floor: Option<&'static str> = |it| it.inner.floor().map(Proof::name);
 
     /// Whether the lower bound of ``move_cost`` was ``"verified"`` or only ``"claimed"``; None if
     /// the plan claims none.
-    #[getter]
-    fn move_cost(&self) -> Option<&'static str> {
-        self.inner.move_cost().map(Proof::name)
-    }
+    move_cost: Option<&'static str> = |it| it.inner.move_cost().map(Proof::name);
 
     /// Whether floor and bound of a plan in which nodes run again were ``"verified"`` or only
     /// ``"claimed"``; None for other plans.
-    #[getter]
-    fn repetitions(&self) -> Option<&'static str> {
-        self.inner.repetitions().map(Proof::name)
-    }
+    repetitions: Option<&'static str> = |it| it.inner.repetitions().map(Proof::name);
 
     /// Whether the checker derived every claim in the plan.
-    #[getter]
-    fn is_verified(&self) -> bool {
-        self.inner.is_verified()
-    }
+    is_verified: bool = |it| it.inner.is_verified();
 
     /// Whether capacities, alignments and costs of the spaces come from the plan, and not from the
     /// graph.
-    #[getter]
-    fn chose_spaces(&self) -> bool {
-        self.inner.chose_spaces()
-    }
+    chose_spaces: bool = |it| it.inner.chose_spaces();
 
     /// For each space the bytes that are live at once at the highest step, as counted by the
     /// checker: no offsets need fewer. Workspaces count with their smallest sizes.
-    #[getter]
-    fn max_live(&self) -> Vec<u64> {
-        self.inner.spaces().iter().map(|space| space.max_live).collect()
-    }
+    max_live: Vec<u64> = |it| it.inner.spaces().iter().map(|space| space.max_live).collect();
+}
 
+#[pymethods]
+impl Verdict {
     fn __repr__(&self) -> String {
         format!("Verdict(lower_bound='{}', status='{}')", self.lower_bound(), self.status())
     }
@@ -88,6 +65,17 @@ pub(crate) struct SharedVerdict {
     pub(crate) inner: arenaplan::check::SharedVerdict,
 }
 
+getters! { SharedVerdict
+    /// Whether the shared plan's ``lower_bound`` was ``"verified"`` or only ``"claimed"``.
+    lower_bound: &'static str = |it| it.inner.lower_bound().name();
+
+    /// Whether the shared plan's ``status`` was ``"verified"`` or only ``"claimed"``.
+    status: &'static str = |it| it.inner.status().name();
+
+    /// The bytes that are live at once, as counted by the checker: no offsets need fewer.
+    max_live: u64 = |it| it.inner.max_live();
+}
+
 #[pymethods]
 impl SharedVerdict {
     /// Each plan's own verdict.
@@ -95,24 +83,6 @@ impl SharedVerdict {
     fn members(&self) -> Vec<Verdict> {
         let members = self.inner.members().iter();
         members.map(|member| Verdict { inner: member.clone() }).collect()
-    }
-
-    /// Whether the shared plan's ``lower_bound`` was ``"verified"`` or only ``"claimed"``.
-    #[getter]
-    fn lower_bound(&self) -> &'static str {
-        self.inner.lower_bound().name()
-    }
-
-    /// Whether the shared plan's ``status`` was ``"verified"`` or only ``"claimed"``.
-    #[getter]
-    fn status(&self) -> &'static str {
-        self.inner.status().name()
-    }
-
-    /// The bytes that are live at once, as counted by the checker: no offsets need fewer.
-    #[getter]
-    fn max_live(&self) -> u64 {
-        self.inner.max_live()
     }
 
     fn __repr__(&self) -> String {

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
 use core::fmt;
 
 use serde::de::{self, MapAccess, SeqAccess, Unexpected, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::graph::Attribute;
 
@@ -41,20 +41,6 @@ impl<'de> Deserialize<'de> for AttributeRows {
             }
         }
         deserializer.deserialize_map(Rows)
-    }
-}
-
-impl Serialize for Attribute {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Integer(number) => serializer.serialize_i64(*number),
-            Self::Real(number) => serializer.serialize_f64(*number),
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::Integers(list) => list.serialize(serializer),
-            Self::Reals(list) => list.serialize(serializer),
-            Self::Texts(list) => list.serialize(serializer),
-            Self::Omitted => serializer.serialize_unit(),
-        }
     }
 }
 
@@ -103,50 +89,28 @@ impl<'de> Visitor<'de> for AnyAttribute {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Attribute, A::Error> {
         let Some(first) = list.next_element()? else { return Ok(Attribute::Integers(Vec::new())) };
         match first {
-            Attribute::Integer(number) => rest(number, list, Attribute::Integers),
-            Attribute::Real(number) => rest(number, list, Attribute::Reals),
-            Attribute::Text(text) => rest(text, list, Attribute::Texts),
+            Attribute::Integer(number) => {
+                rest(number, list, Attribute::as_integer).map(Attribute::Integers)
+            }
+            Attribute::Real(number) => rest(number, list, Attribute::as_real).map(Attribute::Reals),
+            Attribute::Text(text) => {
+                rest(text, list, |next| next.as_text().map(String::from)).map(Attribute::Texts)
+            }
             _ => Err(de::Error::custom("a list in an attribute is of numbers or text")),
         }
     }
 }
 
-/// Reads the elements behind the first element; all have one kind.
-fn rest<'de, A: SeqAccess<'de>, T: Element>(
+/// Reads the elements behind the first element; `read` returns those of the same kind.
+fn rest<'de, A: SeqAccess<'de>, T>(
     first: T,
     mut list: A,
-    make: fn(Vec<T>) -> Attribute,
-) -> Result<Attribute, A::Error> {
+    read: fn(&Attribute) -> Option<T>,
+) -> Result<Vec<T>, A::Error> {
     let mut elements = vec![first];
     while let Some(next) = list.next_element()? {
         let mixed = || de::Error::custom("a list in an attribute mixes kinds of elements");
-        elements.push(T::of(next).ok_or_else(mixed)?);
+        elements.push(read(&next).ok_or_else(mixed)?);
     }
-    Ok(make(elements))
-}
-
-/// A list element.
-trait Element: Sized {
-    fn of(attribute: Attribute) -> Option<Self>;
-}
-
-impl Element for i64 {
-    fn of(attribute: Attribute) -> Option<Self> {
-        attribute.as_integer()
-    }
-}
-
-impl Element for f64 {
-    fn of(attribute: Attribute) -> Option<Self> {
-        attribute.as_real()
-    }
-}
-
-impl Element for String {
-    fn of(attribute: Attribute) -> Option<Self> {
-        match attribute {
-            Attribute::Text(text) => Some(text),
-            _ => None,
-        }
-    }
+    Ok(elements)
 }

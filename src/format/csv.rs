@@ -16,6 +16,7 @@
 //! different steps in the file.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::{
     format,
@@ -60,10 +61,15 @@ enum CsvColumn {
     Group,
     Lo,
     Hi,
-    MayOverlap,
-    Apart,
-    Separate,
+    /// A column of [`PAIRS`].
+    Pairs(usize),
 }
+
+/// The columns that list other buffers, in the order of the fields of [`Rules`].
+const PAIRS: [&str; 3] = ["may_overlap", "apart", "separate"];
+
+/// A column that not every file has: the name, and a function that writes the field of a buffer.
+type Column<'a> = (&'static str, Box<dyn Fn(&mut String, usize) + 'a>);
 
 /// The meaning of the columns in one file.
 #[derive(Debug)]
@@ -84,9 +90,8 @@ struct CsvRow<'a> {
     /// Names of the permitted spaces.
     spaces: &'a str,
     group: &'a str,
-    may_overlap: &'a str,
-    apart: &'a str,
-    separate: &'a str,
+    /// By column of [`PAIRS`].
+    pairs: [&'a str; 3],
 }
 
 /// Names of spaces, groups and buffer pairs, while a file is read.
@@ -103,10 +108,8 @@ struct ProblemReader {
     /// Whether `described` lists the first space.
     first_is_described: bool,
     groups: BTreeMap<String, u32>,
-    /// Lines, buffers, and the identifiers of the buffers that each may overlap, is apart or separate from.
-    may_overlap: Vec<(usize, BufferId, String)>,
-    apart: Vec<(usize, BufferId, String)>,
-    separate: Vec<(usize, BufferId, String)>,
+    /// By column of [`PAIRS`]: lines, buffers, and the identifiers that each lists.
+    pairs: [Vec<(usize, BufferId, String)>; 3],
 }
 
 impl ProblemReader {
@@ -123,9 +126,7 @@ impl ProblemReader {
             first_is_described,
             spaces: described,
             groups: BTreeMap::new(),
-            may_overlap: Vec::new(),
-            apart: Vec::new(),
-            separate: Vec::new(),
+            pairs: Default::default(),
         }
     }
 
@@ -143,7 +144,7 @@ impl ProblemReader {
 
     /// Adds the buffer on a line.
     fn add(&mut self, line: usize, row: CsvRow<'_>) -> Result<(), String> {
-        let CsvRow { name, mut buffer, space, spaces, group, may_overlap, apart, separate } = row;
+        let CsvRow { name, mut buffer, space, spaces, group, pairs } = row;
         let id = BufferId::new(self.buffers.len());
         if !space.is_empty() && !spaces.is_empty() {
             return Err("there are both a space and spaces".into());
@@ -156,13 +157,9 @@ impl ProblemReader {
             let next = u32::try_from(self.groups.len()).map_err(|_| "too many groups")?;
             buffer = buffer.with_group(*self.groups.entry(group.into()).or_insert(next));
         }
-        for (pairs, others) in [
-            (&mut self.may_overlap, may_overlap),
-            (&mut self.apart, apart),
-            (&mut self.separate, separate),
-        ] {
+        for (lists, others) in self.pairs.iter_mut().zip(pairs) {
             if !others.is_empty() {
-                pairs.push((line, id, others.into()));
+                lists.push((line, id, others.into()));
             }
         }
         self.names.push(name);
@@ -171,11 +168,8 @@ impl ProblemReader {
     }
 
     /// Returns the buffer pairs that a column lists.
-    fn pairs(
-        &self,
-        column: &str,
-        lists: &[(usize, BufferId, String)],
-    ) -> Result<Vec<(BufferId, BufferId)>> {
+    fn pairs(&self, column: usize) -> Result<Vec<(BufferId, BufferId)>> {
+        let (column, lists) = (PAIRS[column], &self.pairs[column]);
         if lists.is_empty() {
             return Ok(Vec::new());
         }
@@ -204,11 +198,8 @@ impl ProblemReader {
 
     /// Returns the problem with all lines.
     fn finish(mut self, moments: Vec<u64>) -> Result<CsvProblem> {
-        let rules = Rules {
-            may_overlap: self.pairs("may_overlap", &self.may_overlap)?,
-            apart: self.pairs("apart", &self.apart)?,
-            separate: self.pairs("separate", &self.separate)?,
-        };
+        let rules =
+            Rules { may_overlap: self.pairs(0)?, apart: self.pairs(1)?, separate: self.pairs(2)? };
         let is_named = |place: usize| place > 0 || self.first_is_described;
         let unused = (0..self.spaces.len()).find(|&it| !self.is_used[it] && is_named(it));
         if let Some(place) = unused {
@@ -307,7 +298,35 @@ impl CsvProblem {
             let problem = self.problem.in_spaces(&spaces)?;
             return Self { problem, ..self.clone() }.to_csv(Some(packing));
         }
-        let buffers = self.problem.buffers();
+        let columns = self.columns(packing)?;
+        let mut text = String::from("id,lower,upper,size");
+        for (name, _) in &columns {
+            put(&mut text, format_args!(",{name}"));
+        }
+        text.push('\n');
+        for (number, buffer) in self.problem.buffers().iter().enumerate() {
+            let name = field(self.names.get(number).unwrap_or_default());
+            let (live, bytes) = (buffer.live(), buffer.bytes());
+            let (start, end) = (self.step(live.start()), self.step(live.end()));
+            put(&mut text, format_args!("{name},{start},{end},{bytes}"));
+            for (_, write) in &columns {
+                text.push(',');
+                write(&mut text, number);
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    /// Returns a step of the problem as the file states the step.
+    fn step(&self, step: Step) -> u64 {
+        self.moments.get(step.index()).copied().unwrap_or(step.get().into())
+    }
+
+    /// Returns the columns that the problem and the packing need beside the required columns.
+    fn columns<'a>(&'a self, packing: Option<&'a Packing>) -> Result<Vec<Column<'a>>> {
+        let (buffers, spaces) = (self.problem.buffers(), self.problem.spaces());
+        let mut columns: Vec<Column<'a>> = Vec::new();
         let alignments = buffers.iter().enumerate().map(|(number, buffer)| {
             let id = BufferId::new(number);
             // The alignment of the space suffices if there is no choice.
@@ -318,166 +337,116 @@ impl CsvProblem {
             alignment / gcd(alignment, multiple) * multiple
         });
         let alignments: Vec<u64> = alignments.collect();
-        let step =
-            |step: Step| self.moments.get(step.index()).copied().unwrap_or(step.get().into());
+        if alignments.iter().any(|&alignment| alignment != 1) {
+            columns.push(("alignment", Box::new(move |text, at| put(text, alignments[at]))));
+        }
+        if buffers.iter().any(|buffer| buffer.hint().is_some()) {
+            let write = move |text: &mut String, at: usize| match buffers[at].hint() {
+                Some(hint) => put(text, hint),
+                None => put(text, -1),
+            };
+            columns.push(("hint", Box::new(write)));
+        }
+        let step = |step| self.step(step);
         let gaps = buffers.iter().enumerate().map(|(number, buffer)| gaps(number, buffer, &step));
         let gaps = gaps.collect::<Result<Vec<_>>>()?;
-        let aligned = alignments.iter().any(|&alignment| alignment != 1);
-        let rules = Columns::of(self)?;
-        let hinted = buffers.iter().any(|buffer| buffer.hint().is_some());
-        let gapped = gaps.iter().any(|gaps| !gaps.is_empty());
-        let pinned = buffers.iter().any(|buffer| buffer.pin().is_some());
-
-        let mut text = String::from("id,lower,upper,size");
-        for (there, name) in [
-            (aligned, ",alignment"),
-            (hinted, ",hint"),
-            (gapped, ",gaps"),
-            (pinned || packing.is_some(), ",offset"),
-        ] {
-            text.push_str(if there { name } else { "" });
+        if gaps.iter().any(|gaps| !gaps.is_empty()) {
+            columns.push(("gaps", Box::new(move |text, at| put(text, &gaps[at]))));
         }
-        rules.names(&mut text);
-        text.push('\n');
-        for (number, buffer) in buffers.iter().enumerate() {
-            let live = buffer.live();
-            let name = field(self.names.get(number).unwrap_or_default());
-            // Writing to a string cannot fail.
-            let (start, end) = (step(live.start()), step(live.end()));
-            let _ = write!(text, "{name},{start},{end},{}", buffer.bytes());
-            if aligned {
-                let _ = write!(text, ",{}", alignments[number]);
-            }
-            if hinted {
-                let _ = match buffer.hint() {
-                    Some(hint) => write!(text, ",{hint}"),
-                    None => write!(text, ",-1"),
-                };
-            }
-            if gapped {
-                let _ = write!(text, ",{}", gaps[number]);
-            }
-            let offset = packing.map(|packing| packing.offsets()[number]).or(buffer.pin());
-            match offset {
-                Some(offset) => {
-                    let _ = write!(text, ",{offset}");
+        if packing.is_some() || buffers.iter().any(|buffer| buffer.pin().is_some()) {
+            let write = move |text: &mut String, at: usize| {
+                let offset = packing.map(|packing| packing.offsets()[at]).or(buffers[at].pin());
+                if let Some(offset) = offset {
+                    put(text, offset);
                 }
-                None if pinned => text.push(','),
-                None => {}
-            }
-            rules.row(&mut text, number);
-            text.push('\n');
-        }
-        Ok(text)
-    }
-}
-
-/// The rule columns that a problem needs.
-#[derive(Debug)]
-struct Columns<'a> {
-    csv: &'a CsvProblem,
-    spaces: bool,
-    /// The first buffer that may be in several spaces.
-    choosing: Option<usize>,
-    groups: bool,
-    ranges: bool,
-    /// The larger numbers in each pair, by the smaller number; `None` if there are no pairs.
-    may_overlap: BTreeMap<BufferId, Vec<BufferId>>,
-    apart: BTreeMap<BufferId, Vec<BufferId>>,
-    separate: BTreeMap<BufferId, Vec<BufferId>>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(csv: &'a CsvProblem) -> Result<Self> {
-        let buffers = csv.problem.buffers();
-        let rules = csv.problem.rules();
-        let by_first = |pairs: &[(BufferId, BufferId)]| {
-            let mut lists: BTreeMap<BufferId, Vec<BufferId>> = BTreeMap::new();
-            for &(one, other) in pairs {
-                let name = csv.names.get(other.index()).unwrap_or_default();
-                if name.is_empty() || name.contains(|it: char| it.is_whitespace()) {
-                    let reason = "no list of ids can name it, as its name has spaces".into();
-                    return Err(Error::InvalidBuffer { buffer: other.index(), reason });
-                }
-                lists.entry(one).or_default().push(other);
-            }
-            Ok(lists)
-        };
-        let named = csv.problem.spaces().iter().map(Space::name);
-        let is_unfit = |name: &str| name.is_empty() || name.contains(|it: char| it.is_whitespace());
-        let choosing = buffers.iter().position(Buffer::has_choice);
-        if let (Some(buffer), Some(name)) = (choosing, named.into_iter().find(|it| is_unfit(it))) {
-            let name = quoted(name);
-            let reason = format!("no list of spaces can name {name}, as that name has blanks");
-            return Err(Error::InvalidBuffer { buffer, reason });
-        }
-        Ok(Self {
-            csv,
-            spaces: csv.problem.spaces().len() > 1,
-            choosing,
-            groups: buffers.iter().any(|buffer| buffer.group().is_some()),
-            ranges: buffers.iter().any(|buffer| buffer.range().is_some()),
-            may_overlap: by_first(&rules.may_overlap)?,
-            apart: by_first(&rules.apart)?,
-            separate: by_first(&rules.separate)?,
-        })
-    }
-
-    /// Appends the column names.
-    fn names(&self, text: &mut String) {
-        for (there, name) in [
-            (self.spaces, ",space"),
-            (self.choosing.is_some(), ",spaces"),
-            (self.groups, ",group"),
-            (self.ranges, ",lo,hi"),
-            (!self.may_overlap.is_empty(), ",may_overlap"),
-            (!self.apart.is_empty(), ",apart"),
-            (!self.separate.is_empty(), ",separate"),
-        ] {
-            text.push_str(if there { name } else { "" });
-        }
-    }
-
-    /// Appends the fields of one buffer.
-    fn row(&self, text: &mut String, number: usize) {
-        let buffer = &self.csv.problem.buffers()[number];
-        // Writing to a string cannot fail.
-        if self.spaces {
-            let space = &self.csv.problem.spaces()[buffer.space().index()];
-            let name = if buffer.has_choice() { "" } else { space.name() };
-            let _ = write!(text, ",{}", field(name));
-        }
-        if self.choosing.is_some() {
-            let spaces = buffer.spaces().iter().filter(|_| buffer.has_choice());
-            let names = spaces.map(|it| self.csv.problem.spaces()[it.index()].name());
-            let _ = write!(text, ",{}", field(&names.collect::<Vec<_>>().join(" ")));
-        }
-        if self.groups {
-            let name = |group: u32| self.csv.groups.get(usize::try_from(group).ok()?);
-            let _ = match buffer.group().map(|group| (group, name(group))) {
-                Some((_, Some(name))) => write!(text, ",{}", field(name)),
-                Some((group, None)) => write!(text, ",{group}"),
-                None => write!(text, ","),
             };
+            columns.push(("offset", Box::new(write)));
         }
-        if self.ranges {
-            let _ = match buffer.range() {
+        if spaces.len() > 1 {
+            let write = move |text: &mut String, at: usize| {
+                let space = &spaces[buffers[at].space().index()];
+                put(text, field(if buffers[at].has_choice() { "" } else { space.name() }));
+            };
+            columns.push(("space", Box::new(write)));
+        }
+        if let Some(buffer) = buffers.iter().position(Buffer::has_choice) {
+            if let Some(name) = spaces.iter().map(Space::name).find(|name| is_unlisted(name)) {
+                let name = quoted(name);
+                let reason = format!("no list of spaces can name {name}, as that name has blanks");
+                return Err(Error::InvalidBuffer { buffer, reason });
+            }
+            let write = move |text: &mut String, at: usize| {
+                let listed = buffers[at].spaces().iter().filter(|_| buffers[at].has_choice());
+                put_list(text, listed.map(|it| spaces[it.index()].name()));
+            };
+            columns.push(("spaces", Box::new(write)));
+        }
+        if buffers.iter().any(|buffer| buffer.group().is_some()) {
+            let write = move |text: &mut String, at: usize| {
+                let Some(group) = buffers[at].group() else { return };
+                match usize::try_from(group).ok().and_then(|group| self.groups.get(group)) {
+                    Some(name) => put(text, field(name)),
+                    None => put(text, group),
+                }
+            };
+            columns.push(("group", Box::new(write)));
+        }
+        if buffers.iter().any(|buffer| buffer.range().is_some()) {
+            let write = move |text: &mut String, at: usize| match buffers[at].range() {
                 Some(range) if range.end < MAX_BYTES => {
-                    write!(text, ",{},{}", range.start, range.end)
+                    put(text, format_args!("{},{}", range.start, range.end));
                 }
-                Some(range) => write!(text, ",{},", range.start),
-                None => write!(text, ",,"),
+                Some(range) => put(text, format_args!("{},", range.start)),
+                None => text.push(','),
             };
+            columns.push(("lo,hi", Box::new(write)));
         }
-        for lists in [&self.may_overlap, &self.apart, &self.separate] {
+        let rules = self.problem.rules();
+        let pairs = [&rules.may_overlap, &rules.apart, &rules.separate];
+        for (name, pairs) in PAIRS.into_iter().zip(pairs) {
+            let lists = self.by_first(pairs)?;
             if !lists.is_empty() {
-                let others = lists.get(&BufferId::new(number)).map_or(&[][..], Vec::as_slice);
-                let names = others.iter().filter_map(|id| self.csv.names.get(id.index()));
-                let names = names.collect::<Vec<_>>().join(" ");
-                let _ = write!(text, ",{}", field(&names));
+                let write = move |text: &mut String, at: usize| {
+                    let others = lists.get(&BufferId::new(at)).into_iter().flatten();
+                    put_list(text, others.filter_map(|id| self.names.get(id.index())));
+                };
+                columns.push((name, Box::new(write)));
             }
         }
+        Ok(columns)
     }
+
+    /// Returns the larger numbers in each pair, by the smaller number.
+    fn by_first(
+        &self,
+        pairs: &[(BufferId, BufferId)],
+    ) -> Result<BTreeMap<BufferId, Vec<BufferId>>> {
+        let mut lists: BTreeMap<BufferId, Vec<BufferId>> = BTreeMap::new();
+        for &(one, other) in pairs {
+            if is_unlisted(self.names.get(other.index()).unwrap_or_default()) {
+                let reason = "no list of ids can name it, as its name has spaces".into();
+                return Err(Error::InvalidBuffer { buffer: other.index(), reason });
+            }
+            lists.entry(one).or_default().push(other);
+        }
+        Ok(lists)
+    }
+}
+
+/// Returns whether no list with blanks between names can have a name.
+fn is_unlisted(name: &str) -> bool {
+    name.is_empty() || name.contains(char::is_whitespace)
+}
+
+/// Appends to text.
+fn put(text: &mut String, more: impl core::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{more}");
+}
+
+/// Appends a field with names, with blanks between.
+fn put_list<'a>(text: &mut String, names: impl Iterator<Item = &'a str>) {
+    put(text, field(&names.collect::<Vec<_>>().join(" ")));
 }
 
 /// Calls `visit` with the line and the fields of each record that is not blank.
@@ -570,10 +539,10 @@ impl Header {
                 "group" => CsvColumn::Group,
                 "lo" => CsvColumn::Lo,
                 "hi" => CsvColumn::Hi,
-                "may_overlap" => CsvColumn::MayOverlap,
-                "apart" => CsvColumn::Apart,
-                "separate" => CsvColumn::Separate,
-                _ => return Err(format!("unknown column {}", quoted(name))),
+                _ => match PAIRS.iter().position(|it| *it == name) {
+                    Some(place) => CsvColumn::Pairs(place),
+                    None => return Err(format!("unknown column {}", quoted(name))),
+                },
             };
             if columns.contains(&column) {
                 return Err(format!("column {} is there twice", quoted(name)));
@@ -598,7 +567,7 @@ impl Header {
         let (mut lower, mut upper, mut size) = (0, 0, 0);
         let (mut alignment, mut hint, mut pin) = (1, None, None);
         let (mut space, mut spaces, mut group) = ("", "", "");
-        let (mut may_overlap, mut apart, mut separate) = ("", "", "");
+        let mut pairs = [""; 3];
         let (mut lo, mut hi) = (None, None);
         let mut fields = row.iter().map(str::trim_ascii);
         for (position, column) in self.columns.iter().enumerate() {
@@ -620,9 +589,7 @@ impl Header {
                 CsvColumn::Group => group = field,
                 CsvColumn::Lo => lo = optional("lo", field)?,
                 CsvColumn::Hi => hi = optional("hi", field)?,
-                CsvColumn::MayOverlap => may_overlap = field,
-                CsvColumn::Apart => apart = field,
-                CsvColumn::Separate => separate = field,
+                CsvColumn::Pairs(place) => pairs[*place] = field,
             }
         }
         if fields.next().is_some() {
@@ -648,7 +615,7 @@ impl Header {
             }
             buffer = buffer.with_range(lo..hi);
         }
-        Ok(CsvRow { name, buffer, space, spaces, group, may_overlap, apart, separate })
+        Ok(CsvRow { name, buffer, space, spaces, group, pairs })
     }
 
     /// Returns the step range that the file states.

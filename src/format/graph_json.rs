@@ -21,8 +21,8 @@ use super::form::{Form, to_text};
 use super::{admit, checksum, is_default};
 use crate::base::{Alignment, Error, NodeId, Result, SpaceId, ValueId, quoted};
 use crate::graph::{
-    Choice, Covers, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Whole,
-    Window, Workspace, WriteBack,
+    Choice, Covers, DType, Effects, Flow, Graph, InPlace, Node, Overlap, Value, View, Window,
+    Workspace, WriteBack,
 };
 use crate::pack::Space;
 
@@ -67,9 +67,9 @@ pub(crate) struct GraphDocument {
     spaces: Vec<SpaceRow>,
     values: Vec<ValueRow>,
     nodes: Vec<NodeRow>,
-    outputs: Vec<u32>,
+    outputs: Vec<ValueId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    write_backs: Vec<WriteBackRow>,
+    write_backs: Vec<WriteBack>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     checksum: String,
     /// Other programs' fields; by convention, names begin with `x-`.
@@ -115,24 +115,24 @@ struct NodeRow {
     version: u32,
     #[serde(default, skip_serializing_if = "AttributeRows::is_empty")]
     attributes: AttributeRows,
-    inputs: Vec<Option<u32>>,
-    outputs: Vec<Option<u32>>,
+    inputs: Vec<Option<ValueId>>,
+    outputs: Vec<Option<ValueId>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    in_place: Vec<InPlaceRow>,
+    in_place: Vec<InPlace>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    views: Vec<ViewRow>,
+    views: Vec<View>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    flows: Vec<FlowRow>,
+    flows: Vec<Flow>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    loads: Vec<u32>,
+    loads: Vec<usize>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    overlaps: Vec<OverlapRow>,
+    overlaps: Vec<Overlap>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    windows: Vec<WindowRow>,
+    windows: Vec<Window>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    ignores: Vec<u32>,
+    ignores: Vec<usize>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    mutates: Vec<u32>,
+    mutates: Vec<usize>,
     #[serde(default, skip_serializing_if = "is_default")]
     repeats: bool,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -142,69 +142,9 @@ struct NodeRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     staging: Option<Vec<WorkspaceRow>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    after: Vec<u32>,
+    after: Vec<NodeId>,
     #[serde(default, skip_serializing_if = "is_default")]
     cost: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WriteBackRow {
-    value: u32,
-    into: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InPlaceRow {
-    input: u32,
-    output: u32,
-    #[serde(default, skip_serializing_if = "is_default")]
-    identity: bool,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum WholeRow {
-    Input,
-    Output,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WindowRow {
-    input: u32,
-    output: u32,
-    axis: u32,
-    extent: u64,
-    stride: u64,
-    before: i64,
-    scale: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ViewRow {
-    input: u32,
-    output: u32,
-    offset: u64,
-    of: WholeRow,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FlowRow {
-    output: u32,
-    pieces: u64,
-    follows: Vec<u32>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OverlapRow {
-    input: u32,
-    output: u32,
-    distance: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -212,14 +152,7 @@ struct OverlapRow {
 struct WorkspaceRow {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     alignment: u64,
-    choices: Vec<ChoiceRow>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChoiceRow {
-    bytes: u64,
-    cost: f64,
+    choices: Vec<Choice>,
 }
 
 const fn one() -> u64 {
@@ -319,8 +252,8 @@ impl GraphDocument {
             spaces: graph.spaces().iter().map(SpaceRow::of).collect(),
             values: graph.values().iter().map(ValueRow::of).collect(),
             nodes: graph.nodes().iter().map(NodeRow::of).collect(),
-            outputs: graph.outputs().iter().map(|&output| output.into()).collect(),
-            write_backs: graph.write_backs().iter().copied().map(WriteBackRow::of).collect(),
+            outputs: graph.outputs().to_vec(),
+            write_backs: graph.write_backs().to_vec(),
             checksum: String::new(),
             extra: BTreeMap::new(),
         }
@@ -362,10 +295,10 @@ impl GraphDocument {
             builder.add_node(node.node()?);
         }
         for output in self.outputs {
-            builder.add_output(ValueId::from(output));
+            builder.add_output(output);
         }
-        for WriteBackRow { value, into } in self.write_backs {
-            builder.add_write_back(ValueId::from(value), ValueId::from(into));
+        for WriteBack { value, into } in self.write_backs {
+            builder.add_write_back(value, into);
         }
         builder.build()
     }
@@ -423,64 +356,29 @@ impl ValueRow {
 
 impl NodeRow {
     fn of(node: &Node) -> Self {
-        let operands = |operands: &[Option<ValueId>]| -> Vec<Option<u32>> {
-            operands.iter().map(|operand| operand.map(u32::from)).collect()
-        };
-        let effects = node.effects();
-        let in_place = effects.in_place.iter().map(|pair| InPlaceRow {
-            input: small(pair.input),
-            output: small(pair.output),
-            identity: pair.identity,
-        });
-        let views = effects.views.iter().map(|view| ViewRow {
-            input: small(view.input),
-            output: small(view.output),
-            offset: view.offset,
-            of: match view.whole {
-                Whole::Input => WholeRow::Input,
-                Whole::Output => WholeRow::Output,
-            },
-        });
-        let flows = effects.flows.iter().map(|flow| FlowRow {
-            output: small(flow.output),
-            pieces: flow.pieces,
-            follows: all_small(&flow.follows),
-        });
-        let overlaps = effects.overlaps.iter().map(|overlap| OverlapRow {
-            input: small(overlap.input),
-            output: small(overlap.output),
-            distance: overlap.distance,
-        });
-        let windows = effects.windows.iter().map(|window| WindowRow {
-            input: small(window.input),
-            output: small(window.output),
-            axis: small(window.axis),
-            extent: window.extent,
-            stride: window.stride,
-            before: window.before,
-            scale: window.scale,
-        });
+        let effects = node.effects().clone();
+        let workspaces = |all: Vec<Workspace>| all.into_iter().map(WorkspaceRow::of).collect();
         Self {
             name: node.name().into(),
             op: node.op().into(),
             domain: node.domain().into(),
             version: node.version(),
             attributes: AttributeRows(node.attributes().clone()),
-            inputs: operands(node.inputs()),
-            outputs: operands(node.outputs()),
-            in_place: in_place.collect(),
-            views: views.collect(),
-            flows: flows.collect(),
-            loads: all_small(&effects.loads),
-            overlaps: overlaps.collect(),
-            windows: windows.collect(),
-            ignores: all_small(&effects.ignores),
-            mutates: all_small(&effects.mutates),
+            inputs: node.inputs().to_vec(),
+            outputs: node.outputs().to_vec(),
+            in_place: effects.in_place,
+            views: effects.views,
+            flows: effects.flows,
+            loads: effects.loads,
+            overlaps: effects.overlaps,
+            windows: effects.windows,
+            ignores: effects.ignores,
+            mutates: effects.mutates,
             repeats: effects.repeats,
             pure: effects.pure,
-            workspaces: effects.workspaces.iter().map(WorkspaceRow::of).collect(),
-            staging: effects.staging.as_ref().map(|all| all.iter().map(WorkspaceRow::of).collect()),
-            after: node.control_dependencies().iter().map(|&node| node.into()).collect(),
+            workspaces: workspaces(effects.workspaces),
+            staging: effects.staging.map(workspaces),
+            after: node.control_dependencies().to_vec(),
             cost: node.cost(),
         }
     }
@@ -497,55 +395,19 @@ impl NodeRow {
     }
 
     fn node(self) -> Result<Node> {
-        let operands = |operands: Vec<Option<u32>>| -> Vec<Option<ValueId>> {
-            operands.into_iter().map(|operand| operand.map(ValueId::from)).collect()
-        };
         let name = self.name;
         let workspaces = |rows: Vec<WorkspaceRow>| -> Result<Vec<Workspace>> {
             rows.into_iter().map(|row| row.workspace(&name)).collect()
         };
-        let in_place = self.in_place.into_iter().map(|pair| InPlace {
-            input: large(pair.input),
-            output: large(pair.output),
-            identity: pair.identity,
-        });
-        let views = self.views.into_iter().map(|view| View {
-            input: large(view.input),
-            output: large(view.output),
-            offset: view.offset,
-            whole: match view.of {
-                WholeRow::Input => Whole::Input,
-                WholeRow::Output => Whole::Output,
-            },
-        });
-        let flows = self.flows.into_iter().map(|flow| Flow {
-            output: large(flow.output),
-            pieces: flow.pieces,
-            follows: all_large(flow.follows),
-        });
-        let overlaps = self.overlaps.into_iter().map(|overlap| Overlap {
-            input: large(overlap.input),
-            output: large(overlap.output),
-            distance: overlap.distance,
-        });
-        let windows = self.windows.into_iter().map(|window| Window {
-            input: large(window.input),
-            output: large(window.output),
-            axis: large(window.axis),
-            extent: window.extent,
-            stride: window.stride,
-            before: window.before,
-            scale: window.scale,
-        });
         let effects = Effects {
-            in_place: in_place.collect(),
-            views: views.collect(),
-            flows: flows.collect(),
-            loads: all_large(self.loads),
-            overlaps: overlaps.collect(),
-            windows: windows.collect(),
-            ignores: all_large(self.ignores),
-            mutates: all_large(self.mutates),
+            in_place: self.in_place,
+            views: self.views,
+            flows: self.flows,
+            loads: self.loads,
+            overlaps: self.overlaps,
+            windows: self.windows,
+            ignores: self.ignores,
+            mutates: self.mutates,
             repeats: self.repeats,
             pure: self.pure,
             workspaces: workspaces(self.workspaces)?,
@@ -554,59 +416,28 @@ impl NodeRow {
         let node = Node::new(name, self.op)
             .with_operator_set(self.domain, self.version)
             .with_attributes(self.attributes.0)
-            .reads(operands(self.inputs))
-            .writes(operands(self.outputs))
+            .reads(self.inputs)
+            .writes(self.outputs)
             .with_effects(effects)
             .with_cost(self.cost);
-        Ok(node.after(self.after.into_iter().map(NodeId::from)))
-    }
-}
-
-impl WriteBackRow {
-    fn of(pair: WriteBack) -> Self {
-        Self { value: pair.value.into(), into: pair.into.into() }
+        Ok(node.after(self.after))
     }
 }
 
 impl WorkspaceRow {
-    fn of(workspace: &Workspace) -> Self {
-        let choices = workspace.choices.iter();
-        Self {
-            alignment: workspace.alignment.bytes(),
-            choices: choices.map(|it| ChoiceRow { bytes: it.bytes, cost: it.cost }).collect(),
-        }
+    fn of(workspace: Workspace) -> Self {
+        Self { alignment: workspace.alignment.bytes(), choices: workspace.choices }
     }
 
     fn workspace(self, node: &str) -> Result<Workspace> {
-        let alignment =
-            aligned(self.alignment, || format!("a workspace of node {}", quoted(node)))?;
-        let choices = self.choices.into_iter();
-        let choices = choices.map(|it| Choice { bytes: it.bytes, cost: it.cost }).collect();
-        Ok(Workspace { choices, alignment })
+        let what = || format!("a workspace of node {}", quoted(node));
+        Ok(Workspace { alignment: aligned(self.alignment, what)?, choices: self.choices })
     }
 }
 
 /// Returns an alignment, or an error that names the owner by `what`.
 fn aligned(bytes: u64, what: impl Fn() -> String) -> Result<Alignment> {
     Alignment::new(bytes).map_err(|_| Error::InvalidAlignment { what: what(), bytes })
-}
-
-/// Returns an operand position for a file: valid graphs have fewer than 2^32.
-fn small(position: usize) -> u32 {
-    u32::try_from(position).unwrap_or(u32::MAX)
-}
-
-fn all_small(positions: &[usize]) -> Vec<u32> {
-    positions.iter().map(|&position| small(position)).collect()
-}
-
-/// Returns an operand position from a file.
-fn large(position: u32) -> usize {
-    usize::try_from(position).unwrap_or(usize::MAX)
-}
-
-fn all_large(positions: Vec<u32>) -> Vec<usize> {
-    positions.into_iter().map(large).collect()
 }
 
 fn corrupt(reason: String) -> Error {

@@ -8,6 +8,7 @@ use alloc::{string::String, vec::Vec};
 /// leaves attributes out. An attribute is written to files as the JSON value with the same look: a
 /// number with a fraction or an exponent is real, and every other number is whole.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(untagged))]
 #[non_exhaustive]
 pub enum Attribute {
     /// A whole number, or a truth value as 0 or 1.

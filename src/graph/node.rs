@@ -12,17 +12,22 @@ use crate::base::{Alignment, NodeId, ValueId};
 /// done. A permission for an output with more bytes than the input has no effect: a built graph drops
 /// such permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct InPlace {
     /// Position among the node's inputs.
     pub input: usize,
     /// Position among the node's outputs.
     pub output: usize,
     /// Whether the output's bytes equal the input's.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
     pub identity: bool,
 }
 
 /// The larger value of a [`View`], which contains the other value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Whole {
     /// The output shows bytes of the input: a reshape, a slice, a split part.
     Input,
@@ -34,6 +39,8 @@ pub enum Whole {
 ///
 /// Views are permissions: a planner may share the bytes; otherwise the node copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct View {
     /// Position among the node's inputs.
     pub input: usize,
@@ -42,11 +49,14 @@ pub struct View {
     /// First byte of the smaller value inside the larger value.
     pub offset: u64,
     /// Which operand is the larger.
+    #[cfg_attr(feature = "serde", serde(rename = "of"))]
     pub whole: Whole,
 }
 
 /// A size of a workspace that a node can work with.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Choice {
     /// Size in bytes.
     pub bytes: u64,
@@ -62,6 +72,8 @@ pub struct Choice {
 /// product has one piece per row and follows the left operand. A convolution can make any piece,
 /// but follows nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Flow {
     /// Position among the node's outputs.
     pub output: usize,
@@ -77,6 +89,8 @@ pub struct Flow {
 /// no input byte before byte *k* − `distance` any more. So input and output may overlap if the input
 /// begins at least `distance` bytes behind the start of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Overlap {
     /// Position among the node's inputs.
     pub input: usize,
@@ -95,6 +109,8 @@ pub struct Overlap {
 /// stride 1. A node that repeats every row has extent 1, stride 1, and the number of repetitions as
 /// scale. An input without a window is needed whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Window {
     /// Position among the node's inputs.
     pub input: usize,

@@ -12,6 +12,8 @@ const MOST_VISITED: usize = 1 << 26;
 ///
 /// See [`GraphBuilder::add_write_back`](crate::GraphBuilder::add_write_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct WriteBack {
     /// The value that a node makes.
     pub value: ValueId,

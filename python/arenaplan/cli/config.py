@@ -32,22 +32,8 @@ _PLANNING: Final = frozenset(("plan", "explain", "inspect", "map", "export", "ga
 _SPACES: Final = _PLANNING - {"explain"}
 
 KEYS: Final[Mapping[str, frozenset[str] | None]] = {
-    **dict.fromkeys(
-        (
-            "target",
-            "pointer",
-            "profile",
-            "align",
-            "optimize",
-            "workers",
-            "max-slowdown",
-            "effort",
-            "inputs",
-            "outputs",
-            "workspace",
-        ),
-        _PLANNING,
-    ),
+    **dict.fromkeys(("target", "pointer", "profile", "align", "optimize", "workers"), _PLANNING),
+    **dict.fromkeys(("max-slowdown", "effort", "inputs", "outputs", "workspace"), _PLANNING),
     "spaces": _SPACES,
     "pin": _SPACES,
     "budget": frozenset(("plan", "export", "gate")),
