@@ -285,59 +285,9 @@ pub struct PoolNumbers {
     pub refused: u64,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            size: 0,
-            flags: 0,
-            time_limit_ms: 0,
-            node_limit: 0,
-            capacity: 0,
-            seed: 0,
-            progress: None,
-            context: std::ptr::null_mut(),
-            cancel: std::ptr::null(),
-        }
-    }
-}
-
-impl Default for PlanOptions {
-    fn default() -> Self {
-        Self {
-            size: 0,
-            flags: 0,
-            target: std::ptr::null(),
-            alignment: 0,
-            capacity: 0,
-            time_limit_ms: 0,
-            workers: 0,
-            effort: 0,
-            progress: None,
-            context: std::ptr::null_mut(),
-            cancel: std::ptr::null(),
-            costs: None,
-            max_slowdown: 0,
-        }
-    }
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        Self {
-            size: 0,
-            flags: 0,
-            cap: 0,
-            keep: 0,
-            allocate: None,
-            deallocate: None,
-            context: std::ptr::null_mut(),
-        }
-    }
-}
-
 /// A memory that buffers are placed in.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Space {
     /// `sizeof(ap_space)`.
     pub size: u32,
@@ -390,23 +340,6 @@ pub struct Buffer {
     pub gap_count: u32,
     /// Gaps in the live range, in any order; gaps may overlap. Read during the call only.
     pub gaps: *const Gap,
-}
-
-impl Default for Buffer {
-    fn default() -> Self {
-        Self {
-            size: 0,
-            flags: 0,
-            lower: 0,
-            upper: 0,
-            bytes: 0,
-            alignment: 0,
-            offset: 0,
-            space: 0,
-            gap_count: 0,
-            gaps: std::ptr::null(),
-        }
-    }
 }
 
 /// Buffer flag: `offset` is the offset that the buffer must have.

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use super::raw::{array, input, make, output};
+use super::raw::{Input as _, array, input, make, optional, output};
 use super::searches::watch;
 use crate::error::{Code, guarded, required};
 use crate::problem::{Packing, PairRule, Problem, Subset};
@@ -50,7 +50,7 @@ pub extern "C" fn ap_problem_add(
     bytes: u64,
     alignment: u64,
 ) -> Code {
-    let buffer = Buffer { lower, upper, bytes, alignment, ..Buffer::default() };
+    let buffer = Buffer { lower, upper, bytes, alignment, ..Buffer::zeroed() };
     guarded(|| required(problem, "problem")?.add(buffer, &[]))
 }
 
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn ap_solve(
 ) -> Code {
     make(packing, || {
         // SAFETY: the C contract.
-        let options = unsafe { optional(options) }?;
+        let options = unsafe { optional(options, "options") }?;
         let problem = required(problem, "problem")?;
         // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn ap_repack(
 ) -> Code {
     make(packing, || {
         // SAFETY: the C contract.
-        let options = unsafe { optional(options) }?;
+        let options = unsafe { optional(options, "options") }?;
         // SAFETY: the C contract (rule 4).
         let old = unsafe { array(old, old_count, "old") }?;
         // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
@@ -221,24 +221,11 @@ pub unsafe extern "C" fn ap_infeasible_subset(
 ) -> Code {
     make(subset, || {
         // SAFETY: the C contract.
-        let options = unsafe { optional(options) }?;
+        let options = unsafe { optional(options, "options") }?;
         // SAFETY: the C contract (rules 3 and 6), for the pointers in the struct.
         let watch = unsafe { watch(options.progress, options.context, options.cancel) };
         required(problem, "problem")?.infeasible_subset(space, options, &watch)
     })
-}
-
-/// Returns options; the default options if the pointer is null.
-///
-/// # Safety
-///
-/// The C contract, for a struct.
-unsafe fn optional(options: *const Options) -> crate::error::Result<Options> {
-    if options.is_null() {
-        return Ok(Options::default());
-    }
-    // SAFETY: the caller's promise.
-    unsafe { input(options, "options") }
 }
 
 /// Frees a subset; does nothing if `subset` is null.

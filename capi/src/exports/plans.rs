@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use super::raw::{array, input, make, output, path, string};
+use super::raw::{array, make, optional, output, path, string};
 use super::searches::{costs, watch};
 use crate::error::{Code, Failure, guarded, required};
 use crate::plan::{self, Plan};
@@ -23,12 +23,8 @@ pub unsafe extern "C" fn ap_plan_make(
     plan: Option<&mut MaybeUninit<Option<Box<Plan>>>>,
 ) -> Code {
     make(plan, || {
-        let options = if options.is_null() {
-            PlanOptions::default()
-        } else {
-            // SAFETY: the C contract.
-            unsafe { input(options, "options") }?
-        };
+        // SAFETY: the C contract.
+        let options = unsafe { optional(options, "options") }?;
         // SAFETY: the C contract.
         let graph = unsafe { array(graph.cast::<u8>(), bytes, "graph") }?;
         let target = if options.target.is_null() {

@@ -9,7 +9,7 @@ use arenaplan::Error;
 use arenaplan::arena::{ArenaAllocator, ArenaBlock};
 use arenaplan::base::Alignment;
 
-use super::raw::{input, make, output};
+use super::raw::{make, optional, output};
 use crate::arena::Arena;
 use crate::error::{Code, Failure, guarded, required};
 use crate::plan::Plan;
@@ -26,12 +26,8 @@ pub unsafe extern "C" fn ap_pool_make(
     pool: Option<&mut MaybeUninit<Option<Box<Pool>>>>,
 ) -> Code {
     make(pool, || {
-        let options = if options.is_null() {
-            PoolOptions::default()
-        } else {
-            // SAFETY: the C contract.
-            unsafe { input(options, "options") }?
-        };
+        // SAFETY: the C contract.
+        let options = unsafe { optional(options, "options") }?;
         let context = options.context;
         let backing = match (options.allocate, options.deallocate) {
             (Some(allocate), Some(deallocate)) => {

@@ -36,9 +36,15 @@ pub(super) unsafe trait Versioned: Copy {
 ///
 /// # Safety
 ///
-/// Any bytes that a C program may put there are a value of the type: all fields are integers, raw
-/// pointers and functions that may be null.
-pub(super) unsafe trait Input: Versioned + Default {}
+/// Any bytes that a C program may put there, and zeros, are a value of the type: all fields are
+/// integers, raw pointers and functions that may be null.
+pub(super) unsafe trait Input: Versioned {
+    /// Returns the struct with the default in every field.
+    fn zeroed() -> Self {
+        // SAFETY: zeros are a value of the type.
+        unsafe { std::mem::zeroed() }
+    }
+}
 
 macro_rules! versioned {
     ($($name:ty $(, $first:literal)?);*) => {$(
@@ -113,7 +119,7 @@ pub(super) unsafe fn input<T: Input>(pointer: *const T, name: &str) -> Result<T>
     // SAFETY: the same contract.
     let size = unsafe { size_at(pointer, name) }?;
     let known = size.min(size_of::<T>());
-    let mut value = T::default();
+    let mut value = T::zeroed();
     // SAFETY: `known` bytes are there to read, as `size` says (rule 5), and to write, since `value`
     // has at least as many. The two do not overlap, and any bytes are a `T` (`Input`).
     unsafe { ptr::copy_nonoverlapping(pointer.cast::<u8>(), (&raw mut value).cast::<u8>(), known) };
@@ -126,6 +132,19 @@ pub(super) unsafe fn input<T: Input>(pointer: *const T, name: &str) -> Result<T>
     }
     let text = format!("{name} has fields that this library does not know: it is too old");
     Err(Failure::new(Code::UnsupportedVersion, text))
+}
+
+/// Returns a struct of the caller; the default in every field if the pointer is null.
+///
+/// # Safety
+///
+/// As for [`input`], if the pointer is not null.
+pub(super) unsafe fn optional<T: Input>(pointer: *const T, name: &str) -> Result<T> {
+    if pointer.is_null() {
+        return Ok(T::zeroed());
+    }
+    // SAFETY: the same contract.
+    unsafe { input(pointer, name) }
 }
 
 /// Writes the fields of a struct that the caller compiled, behind `size`; fields that this library
