@@ -68,7 +68,9 @@ impl<'a> Joiner<'a> {
         let steps = steps_of(plan);
         let mut place = vec![SEVERAL; graph.nodes().len()];
         for (at, nodes) in steps.iter().enumerate() {
-            nodes.iter().for_each(|node| place[node.index()] = at);
+            for node in nodes {
+                place[node.index()] = at;
+            }
         }
         plan.repeated().iter().for_each(|(node, _)| place[node.index()] = SEVERAL);
         let ids = (0..graph.nodes().len()).map(NodeId::new);
