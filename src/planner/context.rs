@@ -13,6 +13,9 @@ use crate::plan::{PlanOptions, Provider, Strips, Target, Technique, Techniques, 
 /// Graphs with more nodes have no outputs that overlap inputs.
 pub(super) const MOST_NODES_TO_OVERLAP: usize = 20_000;
 
+/// For graphs with at most so many nodes, all schedules are packed.
+pub(super) const MOST_NODES_TO_SHARE_LESS: usize = 24;
+
 /// All facts that the stages know beside the graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {

@@ -8,8 +8,8 @@
 use alloc::{vec, vec::Vec};
 
 use super::attempt::{Attempt, with_copies};
-use super::context::Context;
-use super::least::{MOST_NODES_TO_SHARE_LESS, least};
+use super::context::{Context, MOST_NODES_TO_SHARE_LESS};
+use super::least::least;
 use super::other_orders::{floor, reorder};
 use super::settle::settled;
 use super::step_schedule::StepSchedule;

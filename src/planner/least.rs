@@ -1,15 +1,13 @@
 //! The attempt that packs into the fewest bytes.
 
 use super::attempt::Attempt;
-use super::context::Context;
+use super::context::{Context, MOST_NODES_TO_SHARE_LESS};
 use super::overlap_search::overlapped;
 use super::pack::{Best, pack};
 use crate::base::Result;
 
 /// Most schedules that are packed besides the given schedule.
 const MOST_PACKED: usize = 4;
-/// For graphs with at most so many nodes, all schedules are packed.
-pub(super) const MOST_NODES_TO_SHARE_LESS: usize = 24;
 
 /// Returns the attempt that packs into the fewest bytes. Outputs overlap inputs only if fewer bytes
 /// are possible in no other way.

@@ -8,8 +8,7 @@
 use alloc::{vec, vec::Vec};
 
 use super::attempt::Attempt;
-use super::context::{Context, MOST_NODES_TO_OVERLAP};
-use super::least::MOST_NODES_TO_SHARE_LESS;
+use super::context::{Context, MOST_NODES_TO_OVERLAP, MOST_NODES_TO_SHARE_LESS};
 use super::pack::{Best, pack, smallest};
 use crate::base::{NodeId, Result, SpaceId};
 use crate::plan::{Effort, Provider};
