@@ -177,38 +177,3 @@ fn a_step_is_asked_for_once_in_a_plan() {
     let (graph, costs) = (perceptron(3), Once::default());
     Planner::new().target(&Target::NUMPY).costs(&costs).plan(&graph).unwrap();
 }
-
-/// A runner whose groups take a time of their own.
-#[derive(Debug)]
-struct Groups(u64);
-
-impl Costs for Groups {
-    fn step(&self, nodes: &[NodeId], _: StepForm<'_>) -> Option<StepCost> {
-        Some(StepCost::of_time(if nodes.len() == 1 { 10 } else { self.0 }))
-    }
-}
-
-#[test]
-fn a_step_joins_the_step_whose_result_it_replaces_if_that_costs_no_time() {
-    let mut builder = Graph::builder("joined");
-    let array = |name, kind| Value::new(name, kind, DType::FLOAT32, [64, 64]).unwrap();
-    let x = builder.add_value(array("x", ValueKind::Input));
-    let made = builder.add_value(array("made", ValueKind::Activation));
-    let y = builder.add_value(array("y", ValueKind::Activation));
-    builder.add_node(Node::new("conv", "Conv").reads([x]).writes([made]).flow(0, 64, []).pure());
-    let relu = Node::new("relu", "Relu").reads([made]).writes([y]).flow(0, 4096, [0]).pure();
-    builder.add_node(relu.in_place(0, 0));
-    builder.add_output(y);
-    let graph = builder.build().unwrap();
-    let steps = |time, techniques| {
-        let costs = Groups(time);
-        let planner = Planner::new().target(&Target::NUMPY).costs(&costs).optimize(techniques);
-        let plan = planner.plan(&graph).unwrap();
-        assert_eq!(plan.arena_bytes(), 2 * 64 * 64 * 4);
-        (plan.steps().len(), nanoseconds(&plan))
-    };
-    assert_eq!(steps(15, Techniques::ALL), (1, 15));
-    assert_eq!(steps(20, Techniques::ALL), (1, 20));
-    assert_eq!(steps(22, Techniques::ALL), (2, 20));
-    assert_eq!(steps(15, Techniques::ALL.without(Technique::Fusion)), (2, 20));
-}

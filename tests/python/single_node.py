@@ -105,7 +105,7 @@ def run_with_choice(graph: ap.Graph, inputs: Arrays, choice: int) -> list[np.nda
         arrays[value.index] = array_at(graph, value.index, memory)
     for index in graph.inputs:
         np.copyto(arrays[index], inputs[int(graph.values[index].name[2:])])
-    units = [Unit((node.index,)) for node in graph.nodes]
+    units = [Unit(node.index, (node.index,)) for node in graph.nodes]
     program = prepare(graph, units, arrays, own_workspaces(sizes)[0])
     with quiet_arithmetic():
         for _ in range(2):  # The second run must not depend on what the first one left.

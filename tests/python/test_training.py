@@ -119,7 +119,7 @@ def plain_losses(train: ap.train.TrainingGraph, count: int) -> list[float]:
             arrays[value.index][...] = first
     nodes = ap.plan(graph, target="numpy", optimize="none", workspace="none")
     workspaces, _ = own_workspaces(missing_workspaces(graph, nodes, {}))
-    units = [Unit((index,)) for index in graph.core.order]
+    units = [Unit(index, (index,)) for index in graph.core.order]
     program = prepare(graph, units, arrays, workspaces)
     losses = []
     for batch in batches(graph, count):

@@ -93,7 +93,7 @@ def test_a_concatenation_copies_only_what_lies_elsewhere() -> None:
         .reshape(graph.values[index].shape)
         for index, at in offsets.items()
     }
-    program = prepare(graph, [Unit((3,))], arrays, {})
+    program = prepare(graph, [Unit(3, (3,))], arrays, {})
     (copy,) = program.runs
     assert getattr(copy, "func", None) is np.copyto
 

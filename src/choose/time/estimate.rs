@@ -62,7 +62,7 @@ pub(super) fn fastest_within(ways: &[Way], room: u64) -> u64 {
 }
 
 /// Returns the scratch bytes by node.
-pub(crate) fn scratch_by_node(plan: &Plan, alignment: Alignment) -> BTreeMap<u32, u64> {
+pub(super) fn scratch_by_node(plan: &Plan, alignment: Alignment) -> BTreeMap<u32, u64> {
     let mut scratch: BTreeMap<u32, u64> = BTreeMap::new();
     for work in plan.workspaces() {
         let sum = scratch.entry(work.node).or_default();

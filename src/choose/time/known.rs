@@ -62,19 +62,6 @@ impl<'a> KnownCosts<'a> {
         rounded(self.step(nodes, staged).as_deref(), alignment)
     }
 
-    /// Returns the least time of a step that runs piece by piece in so many bytes of scratch memory;
-    /// `None` without kernels, or if the step needs more.
-    pub(crate) fn time_within(
-        &self,
-        nodes: &[NodeId],
-        bytes: u64,
-        alignment: Alignment,
-    ) -> Option<u64> {
-        let cost = self.step(nodes, false)?;
-        let fitting = cost.ways.iter().filter(|way| padded(way.bytes, alignment) <= bytes);
-        fitting.map(|way| way.time).min()
-    }
-
     /// Returns the ways to run a step strip by strip, likewise.
     pub(super) fn ways_in_strips(
         &self,

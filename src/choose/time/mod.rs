@@ -16,7 +16,7 @@ use crate::choose::{RowKernel, RowMoveCost, Way};
 use crate::graph::Workspace;
 use crate::plan::Strips;
 pub use estimate::step_times;
-pub(crate) use estimate::{scratch_by_node, times_of};
+pub(crate) use estimate::times_of;
 pub(crate) use known::KnownCosts;
 pub use known::declared;
 pub(crate) use ways::{StepWays, step_ways};

@@ -55,7 +55,7 @@ pub(super) struct Maker<'m, 'a> {
     pub(super) context: &'m Context<'a>,
     pub(super) graph: &'m Graph,
     pub(super) costs: &'m KnownCosts<'a>,
-    pub(super) alignment: Alignment,
+    alignment: Alignment,
 }
 
 impl<'m, 'a> Maker<'m, 'a> {

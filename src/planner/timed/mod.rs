@@ -8,7 +8,6 @@
 //! with these ways is packed and estimated again.
 
 mod faster;
-mod joined;
 mod maker;
 mod row_strips;
 
@@ -26,7 +25,6 @@ use crate::graph::Graph;
 use crate::pack::Status;
 use crate::plan::{Plan, Technique, Techniques, TimeEstimate, WorkspacePolicy};
 use faster::{bytes_within, faster};
-use joined::joined;
 use maker::{Finish, Maker, Timed};
 use row_strips::in_strips;
 
@@ -147,7 +145,6 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
     let draft = maker.draft(techniques, None, &[])?;
     let first = maker.finish(&draft, maker.unchanged(&[]))?;
     if !is_simple(context) {
-        let first = joined(maker, &first, u64::MAX)?.unwrap_or(first);
         let points = alloc::vec![first.point()];
         let exceeds = context.options.capacity.is_some_and(|it| it < first.plan.arena_bytes());
         if exceeds && !context.budget.exhausted() {
@@ -199,13 +196,7 @@ fn with_scratch(context: &Context<'_>, graph: &Graph, known: &KnownCosts<'_>) ->
     let fast_enough = tried.iter().filter(|timed| timed.time() <= limit);
     let best = fast_enough.min_by_key(|timed| timed.point());
     let best = best.or_else(|| tried.iter().min_by_key(|timed| timed.time()));
-    let mut best = best.expect("there is the plain plan").clone();
-    if !is_over()
-        && let Some(other) = joined(maker, &best, limit)?
-    {
-        tried.push(other.clone());
-        best = other;
-    }
+    let best = best.expect("there is the plain plan").clone();
     let points = pareto(tried.iter().map(Timed::point).collect());
     let nanoseconds = best.time();
     let fastest_nanoseconds = quickest.min(nanoseconds);

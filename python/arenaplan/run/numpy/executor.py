@@ -178,7 +178,9 @@ class Executor(Tenant, metaclass=ExecutorType):
         arrays = setup.arrays
         self._workers: Workers | None = None
         if workers > 1:
-            self._workers = Workers(graph, plan, setup.program, workers, quiet_arithmetic)
+            self._workers = Workers(
+                graph, plan, setup.units, setup.program, workers, quiet_arithmetic
+            )
         self._given = {buffer.value: buffer.array for buffer in self._brought if buffer.is_given}
         own = {buffer.value: buffer.array for buffer in self._brought if not buffer.is_given}
         self._loads = {

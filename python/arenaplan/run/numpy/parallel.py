@@ -9,7 +9,7 @@ bit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from arenaplan._core import Queue, Variable
 from arenaplan.base.errors import fault
 from arenaplan.graph import Graph
+from arenaplan.run.numpy.groups import Unit
 from arenaplan.run.numpy.steps import Program
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ class Workers:
         The planned graph.
     plan : Plan
         The graph's plan.
+    units : sequence of Unit
+        The units of the runs. A chain of steps runs as one at the place of the first step, so that
+        the first step waits for everything that the other steps wait for.
     program : Program
         The prepared runs.
     count : int
@@ -45,6 +49,7 @@ class Workers:
         self,
         graph: Graph,
         plan: Plan,
+        units: Sequence[Unit],
         program: Program,
         count: int,
         quiet: Callable[[], AbstractContextManager[None]],
@@ -56,13 +61,21 @@ class Workers:
         self._runs: list[int | None] = [None] * len(plan.steps)
         for position, node in enumerate(program.nodes):
             self._runs[step_of[node.index]] = position
-        edges = map(hazards.of, range(hazards.steps))
-        self._before = [sorted({edge.before for edge in own}) for own in edges]
+        before = [{edge.before for edge in hazards.of(step)} for step in range(hazards.steps)]
+        for unit in units:
+            if unit.home == unit.nodes[-1]:
+                continue  # The unit is a single plan step.
+            chain = [step_of[node] for node in unit.nodes]
+            for step in chain[1:]:
+                others = before[step].difference(chain)
+                assert all(other < chain[0] for other in others), "its operands are made before it"
+                before[chain[0]] |= others
+        self._before = [sorted(steps) for steps in before]
         self._count = count
         self._queue: Queue | None = None
         self._process = os.getpid()
         self._ended: list[Variable] = []
-        self._failed = len(self._before)
+        self._failed = len(before)
 
     def run(self) -> None:
         """

@@ -232,6 +232,15 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         arrays[index] = array_at(graph, index, memory)
         if value.kind == "state":
             np.copyto(arrays[index], setup.arrays[index])
+    ends = {unit.nodes[-1] for unit in setup.units}
+    for unit in setup.units:
+        # A call's result is in one place, though each node may have a place. A node that ends
+        # another call puts its result into memory there, and makes the result here without a place.
+        inner = [node for node in unit.nodes[:-1] if node not in ends]
+        made = [v for node in (*inner, unit.nodes[-1]) for v in _written(graph.nodes[node])]
+        made = [v for v in made if v in arrays]
+        if len(unit.nodes) > 1:
+            arrays.update(dict.fromkeys(made, arrays[made[-1]]))
     workspaces = {
         node: [aligned_bytes(slot.nbytes, slot) for slot in slots]
         for node, slots in setup.workspaces.items()
