@@ -8,7 +8,6 @@ use alloc::{vec, vec::Vec};
 
 use super::attempt::Attempt;
 use super::context::{Context, MOST_NODES_TO_SHARE_LESS};
-
 use super::scope::{is_unfit_for_strips, may_have_strips};
 use super::steps::plan_after;
 use crate::base::{Alignment, NodeId, Result, SpaceId};
