@@ -15,7 +15,8 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.cli import main
-from arenaplan.deploy.code import BUILDS, CodeFiles, calling_cmsis_nn, generated
+from arenaplan.deploy.code import CodeFiles, calling_cmsis_nn, generated
+from arenaplan.deploy.code.cmsis_calls import BUILDS
 from arenaplan.deploy.export import c_code
 from c_networks import random_net
 from c_programs import COMPILERS, CodeProgram, expected, random_inputs

@@ -31,7 +31,7 @@ from arenaplan.cli.models import (
 )
 from arenaplan.cli.printing import command, print_json, proof_of, say, shown, size
 from arenaplan.cli.sources import goes_to_stdout, load_plan, write_files, write_result
-from arenaplan.deploy.code import BUILDS
+from arenaplan.deploy.code import cmsis_nn_calls
 from arenaplan.deploy.export import (
     EXPORTERS,
     Firmware,
@@ -96,8 +96,7 @@ def execute(options: argparse.Namespace) -> None:
         raise _with_command(error, options, exporter.reader) from None
     _write(options, data)
     if "kernels" in given:
-        calls = sum(node.domain in BUILDS for node in graph.nodes)
-        document |= {"calls": calls, "steps": len(plan.steps)}
+        document |= {"calls": cmsis_nn_calls(graph), "steps": len(plan.steps)}
     whole = f"; {size(document['total_bytes'])} in all" if "total_bytes" in document else ""
     verdict = f"{size(plan.arena_bytes)}, {proof_of(plan)}{whole}"
     if "calls" in document:

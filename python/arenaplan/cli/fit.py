@@ -11,7 +11,7 @@ from arenaplan.cli.models import is_tflite, load_model
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import goes_to_stdout, write_files, write_result
 from arenaplan.cli.watch import watching
-from arenaplan.deploy.code import BUILDS, calling_cmsis_nn, generated
+from arenaplan.deploy.code import calling_cmsis_nn, generated
 from arenaplan.deploy.fitting import Fit, FitOptions, fit, fits
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import read_bytes
@@ -78,10 +78,8 @@ def _fit_code(options: argparse.Namespace) -> None:
         if getattr(options, name):
             raise InvalidOption(f"option --{name}: --to c-code has kernels of its own")
     graph = load_model(options)
-    if options.kernels in BUILDS:
+    if options.kernels:
         graph = calling_cmsis_nn(graph, options.kernels)
-    elif options.kernels:
-        raise InvalidOption(f"option --kernels: --to c-code has no {options.kernels} kernels")
     with watching(options) as watch:
         plan = make_plan(graph, target=options.to, time_limit=options.time_limit, on_progress=watch)
     name = "model" if isinstance(options.model, bytes) else options.model.stem

@@ -21,7 +21,7 @@ from arenaplan.cli.printing import say, shown
 from arenaplan.cli.sources import read_plan
 from arenaplan.cli.syntax import PerSpace
 from arenaplan.cli.watch import ProgressLine, watching
-from arenaplan.deploy.code import BUILDS, calling_cmsis_nn
+from arenaplan.deploy.code.cmsis_calls import BUILDS, calling_cmsis_nn
 from arenaplan.formats import open_partial, signatures_for, suffix_of
 from arenaplan.formats.partial import NOTHING_KNOWN, decides
 from arenaplan.graph.graph import Graph

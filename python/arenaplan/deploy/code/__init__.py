@@ -8,8 +8,8 @@ of lowerings by operator (``code_windows``, ``code_dense``, ``code_elements``, `
 
 from __future__ import annotations
 
-from arenaplan.deploy.code.cmsis_calls import BUILDS, calling_cmsis_nn
+from arenaplan.deploy.code.cmsis_calls import calling_cmsis_nn, cmsis_nn_calls
 from arenaplan.deploy.code.code_program import TARGET, CodeFiles, generated
 from arenaplan.tflite.reader.code_walk import streamed
 
-__all__ = ["BUILDS", "TARGET", "CodeFiles", "calling_cmsis_nn", "generated", "streamed"]
+__all__ = ["TARGET", "CodeFiles", "calling_cmsis_nn", "cmsis_nn_calls", "generated", "streamed"]

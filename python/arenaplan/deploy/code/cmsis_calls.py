@@ -89,7 +89,7 @@ def calling_cmsis_nn(graph: Graph, kernels: str, options: PlanOptions | None = N
     if kernels not in BUILDS:
         raise InvalidOption(f"kernels: expected {' or '.join(BUILDS)}, got {kernels!r}")
     graph = graph.for_target("c-code")
-    if not {node.domain for node in graph.nodes}.isdisjoint(BUILDS):
+    if cmsis_nn_calls(graph):
         return graph
     chosen = replace(options or PlanOptions(), target="c-code")
     in_strips = {node for step in make_plan(graph, chosen).steps if len(step) > 1 for node in step}
@@ -107,6 +107,11 @@ def calling_cmsis_nn(graph: Graph, kernels: str, options: PlanOptions | None = N
         effects = Effects(in_place=node.effects.in_place if is_paired else (), pure=True)
         made.nodes[node.index] = replace(node, domain=kernels, outputs=outputs, effects=effects)
     return made
+
+
+def cmsis_nn_calls(graph: Graph) -> int:
+    """Return the number of nodes that call CMSIS-NN."""
+    return sum(node.domain in BUILDS for node in graph.nodes)
 
 
 def directives(graph: Graph) -> list[str]:

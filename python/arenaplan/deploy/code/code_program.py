@@ -14,7 +14,7 @@ from arenaplan import _core
 from arenaplan._core import Target
 from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
 from arenaplan.base.quoting import quoted
-from arenaplan.deploy.code.cmsis_calls import BUILDS, directives
+from arenaplan.deploy.code.cmsis_calls import cmsis_nn_calls, directives
 from arenaplan.deploy.code.code_site import BAD_CALL, BAD_INDEX, MATH, CodePlace
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
@@ -229,7 +229,7 @@ class _Program:
 
         arena = sum(space.arena_bytes for space in self._plan.spaces)
         header = self._header("\n".join(lines))
-        calls = sum(node.domain in BUILDS for node in self._graph.nodes)
+        calls = cmsis_nn_calls(self._graph)
         return CodeFiles(self._name, header, source, arena, steps.constants.size, calls)
 
     def _signature(self) -> str:
