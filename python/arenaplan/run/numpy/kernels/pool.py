@@ -1,10 +1,8 @@
 """
 Pooling: the largest element, the mean or a norm under every window.
 
-A window with k elements is k - 1 calls on whole images: the image is combined with itself, shifted
-by one position, then by two. These calls compute every position at stride one, also across row
-ends, and only the wanted positions are copied out. Contiguous work is so much faster than strided
-work that the surplus pays.
+A compiled kernel pools lines and images in single precision. All other windows are combined one
+element at a time, for all windows together.
 """
 
 from __future__ import annotations
@@ -35,9 +33,6 @@ from arenaplan.run.numpy.registry import (
     kernel,
     scratch_bytes,
 )
-
-_BLOCKS = (1 << 18, 1 << 17, 0)
-"""Workspace sizes to offer, in bytes; the last stands for one image plane."""
 
 
 class Reduction(NamedTuple):
@@ -72,135 +67,12 @@ def _trimmed(signature: Signature) -> list[Axis]:
     return [axis.trimmed for axis in pool_axes(signature)]
 
 
-class _Block(NamedTuple):
-    """Scratch arrays for some input planes."""
-
-    planes: int
-    shape: tuple[int, ...]
-    """Shape of one padded plane."""
-    arrays: int
-    """Number of arrays with that shape."""
-
-    def bytes(self, item: int) -> int:
-        size = -(-self.planes * prod(self.shape) * item // 64) * 64
-        return size * self.arrays
-
-
-def _block(axes: Sequence[Axis], planes: int) -> _Block:
-    """Return the scratch arrays that ``planes`` planes at a time take."""
-    is_padded = any(axis.is_padded for axis in axes)
-    moving = sum(axis.kernel > 1 for axis in axes)
-    shape = tuple(axis.padded if is_padded else axis.size for axis in axes)
-    return _Block(planes, shape, min(moving, 2) if not is_padded else min(moving, 1) + 1)
-
-
-def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Offer blocks with several planes, a single plane, and no workspace at all."""
-    source, output = signature.input(0), signature.outputs[0]
-    if source is None or output is None or 0 in output.shape or _wants_positions(signature):
-        return []
-    axes = _trimmed(signature)
-    total = prod(source.shape[:2])
-    taps, steps = prod(axis.kernel for axis in axes), sum(axis.kernel for axis in axes)
-    elements = prod(source.shape)
-    choices = [Choice(0, 0.5 * taps * prod(output.shape))]
-    for limit in reversed(_BLOCKS):
-        planes = _planes(axes, total, limit, source.dtype.itemsize)
-        calls = -(-total // planes) * steps
-        choice = Choice(
-            _block(axes, planes).bytes(source.dtype.itemsize), 0.1 * elements * steps + 700 * calls
-        )
-        if choice.cost < choices[-1].cost:
-            choices.append(choice)
-    return [choices] if len(choices) > 1 else []
-
-
-def _planes(axes: Sequence[Axis], total: int, limit: int, item: int) -> int:
-    """Return how many planes fit a block with ``limit`` bytes, at least 1."""
-    return max(1, min(total, limit // max(_block(axes, 1).bytes(item), 1)))
-
-
-def _slide(
-    step: Step, axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
-) -> Iterator[Run]:
-    """Yield functions that reduce every window in ``source`` into ``target``."""
-    shape = (prod(source.shape[:2]),)
-    source = source.reshape(*shape, *source.shape[2:])
-    target = target.reshape(*shape, *target.shape[2:])
-    if not step.workspaces or step.workspaces[0].nbytes == 0:
-        yield from _by_taps(axes, reduction, source, target)
-        return
-    item = source.dtype.itemsize
-    planes = _planes(axes, len(source), step.workspaces[0].nbytes, item)
-    block = _block(axes, planes)
-    scratch = step.scratch()
-    arrays = [scratch.array((planes, *block.shape), source.dtype) for _ in range(block.arrays)]
-    padded = arrays.pop() if any(axis.is_padded for axis in axes) else None
-    for start in range(0, len(source), planes):
-        images = source[start : start + planes]
-        yield from _by_shifts(
-            axes,
-            reduction,
-            images,
-            None if padded is None else padded[: len(images)],
-            [array[: len(images)] for array in arrays],
-            target[start : start + planes],
-        )
-
-
-def _by_shifts(
-    axes: Sequence[Axis],
-    reduction: Reduction,
-    images: np.ndarray,
-    padded: np.ndarray | None,
-    arrays: Sequence[np.ndarray],
-    target: np.ndarray,
-) -> Iterator[Run]:
-    """Yield functions that combine whole images with shifted copies."""
-    current = images
-    if padded is not None:
-        # Between the axes this memory holds results, so the border has changed.
-        yield partial(padded.fill, reduction.identity(images.dtype))
-        interior = tuple(slice(axis.before, axis.before + axis.size) for axis in axes)
-        yield partial(np.copyto, padded[(slice(None), *interior)], images)
-        current = padded
-    shape = current.shape
-    reach = current.size
-    free = list(arrays)
-    for dim, axis in enumerate(axes, 1):
-        if axis.kernel == 1:
-            continue
-        shift = prod(shape[dim + 1 :]) * axis.dilation
-        reach -= shift * (axis.kernel - 1)
-        array = free.pop(0)
-        into = array.reshape(-1)
-        if current.flags.c_contiguous:
-            flat, target_part = current.reshape(-1), into[:reach]
-            taps = [flat[tap * shift :][:reach] for tap in range(axis.kernel)]
-        else:  # Rows in larger images are not contiguous.
-            count = shape[dim] - (axis.kernel - 1) * axis.dilation
-            target_part = array[_along(dim, 0, count)]
-            starts = range(0, axis.kernel * axis.dilation, axis.dilation)
-            taps = [current[_along(dim, start, count)] for start in starts]
-        yield partial(reduction.combine, taps[0], taps[1], target_part)
-        for other in taps[2:]:
-            yield partial(reduction.combine, target_part, other, target_part)
-        if current is not images:
-            free.append(current)
-        current = into.reshape(shape)
-    wanted = tuple(slice(0, (axis.out - 1) * axis.stride + 1, axis.stride) for axis in axes)
-    yield partial(np.copyto, target, current[(slice(None), *wanted)])
-
-
-def _along(dim: int, start: int, count: int) -> tuple[slice, ...]:
-    """Return some indices along one dimension, and all indices before."""
-    return (*(slice(None) for _ in range(dim)), slice(start, start + count))
-
-
 def _by_taps(
     axes: Sequence[Axis], reduction: Reduction, source: np.ndarray, target: np.ndarray
 ) -> Iterator[Run]:
-    """Yield functions that combine one window element after another, without workspace."""
+    """Yield functions that reduce all windows in ``source``, one window element after another."""
+    source = source.reshape(-1, *source.shape[2:])
+    target = target.reshape(-1, *target.shape[2:])
     yield partial(target.fill, reduction.identity(source.dtype))
     for tap in product(*(range(axis.kernel) for axis in axes)):
         where, what = _tap(axes, tap)
@@ -233,7 +105,7 @@ def _wants_positions(signature: Signature) -> bool:
 def _declare_max(signature: Signature) -> Sequence[Sequence[Choice]]:
     output = signature.outputs[0]
     if not _wants_positions(signature) or output is None:
-        return _declare(signature)
+        return []
     plane = output.shape[2:]
     return [[Choice(2 * scratch_bytes(plane, np.bool_), 0.0)]]
 
@@ -247,7 +119,7 @@ def max_pool(step: Step) -> Run | None:
     axes = _trimmed(step.signature)
     if _wants_positions(step.signature):
         return in_sequence(*_max_with_positions(step, axes, source, output, result(step, 1)))
-    return in_sequence(*_slide(step, axes, _MAXIMUM, source, output))
+    return in_sequence(*_by_taps(axes, _MAXIMUM, source, output))
 
 
 def _max_with_positions(
@@ -342,11 +214,6 @@ def compiled_pool(step: Step) -> Run | None:
 # -- means -------------------------------------------------------------------------------
 
 
-def _declare_average(signature: Signature) -> Sequence[Sequence[Choice]]:
-    axes = pool_axes(signature)
-    return [] if _is_single(axes) else _declare(signature)
-
-
 def _is_single(axes: Sequence[Axis]) -> bool:
     """Whether the only window is the whole image."""
     return all(
@@ -355,7 +222,7 @@ def _is_single(axes: Sequence[Axis]) -> bool:
     )
 
 
-@heavy_kernel("AveragePool", workspace=_declare_average, cut=POOL)
+@heavy_kernel("AveragePool", cut=POOL)
 def average_pool(step: Step) -> Run | None:
     """Take the mean under every window."""
     source, output = operand(step, 0), result(step)
@@ -373,7 +240,7 @@ def average_pool(step: Step) -> Run | None:
     same = bool((factors == factors.flat[0]).all())
     factor = output.dtype.type(factors.flat[0]) if same else factors.astype(output.dtype)
     return in_sequence(
-        *_slide(step, _trimmed(step.signature), _SUM, source, output),
+        *_by_taps(_trimmed(step.signature), _SUM, source, output),
         partial(np.multiply, output, factor, output),
     )
 
@@ -394,13 +261,8 @@ def average_in_order(step: Step) -> Run | None:
         include = bool(step.attributes.get("count_include_pad", 0))
         inside = [axis.kernel] * axis.out if include else _counts(axis, include_padding=False)
         count = count * np.asarray(inside, output.dtype).reshape([-1] + [1] * (len(axes) - dim - 1))
-    planes = prod(source.shape[:2])
-    images, means = (
-        source.reshape(planes, *source.shape[2:]),
-        output.reshape(planes, *output.shape[2:]),
-    )
     return in_sequence(
-        *_by_taps(axes, _SUM, images, means), partial(np.divide, output, count, output)
+        *_by_taps(axes, _SUM, source, output), partial(np.divide, output, count, output)
     )
 
 
@@ -433,19 +295,10 @@ def _declare_powers(signature: Signature) -> Sequence[Sequence[Choice]]:
     return [] if source is None else [[Choice(scratch_bytes(source.shape, source.dtype), 0.0)]]
 
 
-def _declare_norm(signature: Signature) -> Sequence[Sequence[Choice]]:
-    return [*_declare_powers(signature), *_declare(signature)]
-
-
-@heavy_kernel("LpPool", workspace=_declare_norm, cut=POOL)
+@heavy_kernel("LpPool", workspace=_declare_powers, cut=POOL)
 def lp_pool(step: Step) -> Run | None:
     """Take the p-norm under every window."""
-
-    def sums(powers: np.ndarray, output: np.ndarray) -> Iterator[Run]:
-        rest = Step(step.signature, (powers,), (output,), step.workspaces[1:])
-        return _slide(rest, _trimmed(step.signature), _SUM, powers, output)
-
-    return _norm(step, sums)
+    return _norm(step, partial(_by_taps, _trimmed(step.signature), _SUM))
 
 
 @heavy_kernel("GlobalLpPool", workspace=_declare_powers, cut=PLANES)
