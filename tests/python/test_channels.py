@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
 import light_models
-from arenaplan.run.numpy import compiled
+from arenaplan.run.numpy.kernels import conv_compiled
 from flow_graphs import Builder
 from group_runs import check, same_bytes, scratch_of, sizes_of
 from step_costs import workspace_choices
@@ -340,18 +340,19 @@ def test_groups_that_the_peak_does_not_need_are_left_apart(tmp_path: Path) -> No
 
 
 def test_weights_are_prepared_once_for_all_bands(monkeypatch: pytest.MonkeyPatch) -> None:
-    with compiled.disabled():  # Compiled kernels have weights of another form.
-        b = Builder()
-        made = b.elementwise("Relu", b.conv(b.input("x", 1, 16, 128, 128), 16))
-        b.graph.output(b.pool("MaxPool", made))
-        steps = [[0, 1, 2]]
-        sizes = workspace_choices(b.graph, steps)[2][0]
-        assert len(sizes) > 1
-        made_of: list[Any] = []
-        plain = np.concatenate
-        monkeypatch.setattr(np, "concatenate", lambda *a, **k: made_of.append(a) or plain(*a, **k))
-        with ap.Executor(b.graph, ap.plan(b.graph, steps=steps, workspace="auto", target="numpy")):
-            assert len(made_of) == 1
+    b = Builder()
+    made = b.elementwise("Relu", b.conv(b.input("x", 1, 16, 128, 128), 16))
+    b.graph.output(b.pool("MaxPool", made))
+    steps = [[0, 1, 2]]
+    sizes = workspace_choices(b.graph, steps)[2][0]
+    assert len(sizes) > 1
+    packed: list[Any] = []
+    pack = conv_compiled.pack_weights
+    monkeypatch.setattr(
+        conv_compiled, "pack_weights", lambda *given: packed.append(given) or pack(*given)
+    )
+    with ap.Executor(b.graph, ap.plan(b.graph, steps=steps, workspace="auto", target="numpy")):
+        assert len(packed) == 1
 
 
 @pytest.mark.parametrize("side", [16, 200])

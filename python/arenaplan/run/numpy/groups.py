@@ -58,6 +58,11 @@ class Member:
         return self.is_view and all(value is None or load is not None for value, load in pairs)
 
     @cached_property
+    def hosts(self) -> bool:
+        """Whether the kernel performs other members."""
+        return self.kernel.hosts is not None and self.kernel.hosts(self.signature)
+
+    @cached_property
     def has_scratch(self) -> bool:
         """Whether the kernel needs scratch memory."""
         if self.kernel.workspace is None:

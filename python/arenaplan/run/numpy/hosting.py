@@ -109,12 +109,10 @@ def _kernel_limit(box: Box) -> int:
 
 def hosting_of(group: Group) -> Hosting | None:
     """Return how one member performs all others, or ``None`` if no member can."""
-    hosts = [member for member in group.members if member.kernel.hosts]
+    hosts = [member for member in group.members if member.hosts]
     if len(hosts) != 1 or hosts[0].value in group.loaded:
         return None
     (host,) = hosts
-    if made_by(host).dtype not in (np.float32, np.float64):
-        return None
     if any(value in group.made for position, value in host.reads() if position):
         return None
     if not _is_apart(group, host):

@@ -152,7 +152,7 @@ def narrowed(kernel: Kernel, signature: Signature) -> Kernel:
         prepare=partial(_prepare, kernel),
         workspace=partial(_declare, kernel),
         cut=None,
-        hosts=False,
+        hosts=None,
     )
 
 

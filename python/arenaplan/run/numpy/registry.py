@@ -70,7 +70,7 @@ class Signature:
     """For each input, a function that returns the data of a constant, else ``None``."""
     guests: Guests | None = None
     """Further work of the kernel, tile by tile. ``None`` unless the kernel was registered with
-    ``hosts=True``."""
+    ``hosts=``."""
 
     def input(self, position: int) -> Tensor | None:
         """Return operand ``position``, or ``None`` if left out."""
@@ -293,8 +293,8 @@ class Kernel:
     """First operator-set version with this meaning."""
     cut: Cut | None = None
     """The way to run the kernel on operand parts, if possible."""
-    hosts: bool = False
-    """Whether the kernel performs :attr:`Step.guests`."""
+    hosts: Callable[[Signature], bool] | None = None
+    """Tells whether the kernel performs :attr:`Step.guests`."""
     adds: Callable[[Signature], bool] | None = None
     """Tells whether the kernel adds :meth:`BoundGuests.addend` to its results."""
     by_planes: Callable[[Signature], bool] | None = None
@@ -321,7 +321,7 @@ def kernel(
     since: int = 1,
     workspace: Declare | None = None,
     cut: Cut | None = None,
-    hosts: bool = False,
+    hosts: Callable[[Signature], bool] | None = None,
     adds: Callable[[Signature], bool] | None = None,
     by_planes: Callable[[Signature], bool] | None = None,
     in_order: bool = False,
@@ -342,8 +342,8 @@ def kernel(
     cut : Cut, optional
         How to run the kernel on operand parts, so that the node can run in a group, piece by
         piece.
-    hosts : bool, default False
-        Whether the kernel performs elementwise group members: :class:`Guests`.
+    hosts : callable, optional
+        Tells whether the kernel performs a node's elementwise group members: :class:`Guests`.
     adds : callable, optional
         Tells whether the kernel also performs an addition for a node: :meth:`BoundGuests.addend`.
     by_planes : callable, optional

@@ -274,7 +274,7 @@ class Former:
                 stage = [node]
             stages.append(stage)
             made = self.graph.nodes[node].outputs[0]
-            is_start = member is not None and (member.kernel.hosts or len(stage) > 1)
+            is_start = member is not None and (member.hosts or len(stage) > 1)
             if made is not None and is_start:
                 ends[made] = stage
         return [node for stage in stages for node in stage]
@@ -288,7 +288,7 @@ class Former:
             first = self.member(nodes[at])
             if first is None:
                 return None
-            while first.kernel.hosts and stop < len(nodes) and self._follows(nodes, stop):
+            while first.hosts and stop < len(nodes) and self._follows(nodes, stop):
                 stop += 1
             stage = None
             while stage is None and stop > at:

@@ -9,11 +9,11 @@ tiles: as many rows as stay in cache. Result bits do not depend on tiles or scra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,24 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.compiled import is_enabled, sides
 from arenaplan.run.numpy.constants import Transformed, shared
-from arenaplan.run.numpy.kernels.conv_tiles import Area, Geometry, geometry, worthwhile
+from arenaplan.run.numpy.kernels.conv_tiles import (
+    Area,
+    Geometry,
+    even,
+    geometry,
+    padded,
+    worthwhile,
+)
 from arenaplan.run.numpy.kernels.pieces import operand, result
-from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, scratch_bytes
+from arenaplan.run.numpy.registry import (
+    BoundGuests,
+    Guests,
+    Run,
+    Scratch,
+    Signature,
+    Step,
+    scratch_bytes,
+)
 
 COLUMNS = 48
 """Columns that the kernel unrolls at a time; see ``kernels/src/conv.rs``."""
@@ -46,11 +61,6 @@ _PADDED = 0.12
 """Nanoseconds to copy an element into the frame."""
 
 
-LoadTile: TypeAlias = Callable[
-    [Step, Geometry, np.ndarray, Area, Area | None, Scratch], Generator[Run, None, np.ndarray]
-]
-
-
 class CompiledTile(NamedTuple):
     """The part of a convolution that a single call makes."""
 
@@ -67,6 +77,8 @@ class CompiledConv:
     """The sizes for a convolution and the scratch memory."""
 
     sizes: Geometry
+    guests: Guests | None
+    """Further work on tiles."""
 
     @cached_property
     def is_depthwise(self) -> bool:
@@ -76,24 +88,35 @@ class CompiledConv:
     @cached_property
     def is_cut(self) -> bool:
         """True if other group members work on tiles."""
-        guests = self.sizes.guests
-        return guests is not None and (guests.loads or guests.finishes or guests.needs_tile)
+        return self.guests is not None and (self.loads or self.guests.finishes or self.needs_tile)
+
+    @cached_property
+    def loads(self) -> bool:
+        """True if the image is computed during loading."""
+        return self.guests is not None and self.guests.loads
+
+    @cached_property
+    def needs_tile(self) -> bool:
+        """True if only finished results may be written to the output."""
+        return self.guests is not None and self.guests.needs_tile
 
     def bytes(self, tile: CompiledTile) -> int:
         """Return the scratch memory that a tile takes."""
         sizes = self.sizes
         total = scratch_bytes((self.own(tile),))
-        if sizes.loads:
-            total += scratch_bytes(self.padded_shape(tile))
-        if sizes.needs_tile:
+        shape = sizes.padded_shape(tile.groups, tile.rows)
+        if self.loads:
+            total += scratch_bytes(shape)
+        if self.needs_tile:
             total += scratch_bytes(self.result_shape(tile))
-        guests, besides = sizes.guests, 0
+        guests, besides = self.guests, 0
         if guests is not None:
-            if sizes.loads:
-                shape = self.padded_shape(tile)
+            if self.loads:
                 besides = guests.load_bytes((slice(0, 1), *(slice(0, n) for n in shape)))
             if guests.needs_scratch:
-                besides = max(besides, guests.bytes(sizes.box(next(self.areas(tile)))))
+                besides = max(
+                    besides, guests.bytes(sizes.box(next(sizes.areas(tile.groups, tile.rows))))
+                )
         return total + besides
 
     def own(self, tile: CompiledTile) -> int:
@@ -106,26 +129,9 @@ class CompiledConv:
         """Return how the window slides over the image for some output rows."""
         return sides([self.sizes.axes[0]._replace(out=rows), *self.sizes.axes[1:]])
 
-    def padded_shape(self, tile: CompiledTile) -> tuple[int, ...]:
-        """Return the shape of a tile's computed image, with padding."""
-        sizes = self.sizes
-        first = sizes.axes[0]
-        reach = (tile.rows - 1) * first.stride + first.extent
-        return (tile.groups * sizes.fan_in, reach, *(axis.padded for axis in sizes.axes[1:]))
-
     def result_shape(self, tile: CompiledTile) -> tuple[int, ...]:
         """Return the shape of a tile's result."""
         return (1, tile.groups * self.sizes.fan_out, tile.rows, *self.sizes.outs[1:])
-
-    def areas(self, tile: CompiledTile) -> Iterator[Area]:
-        """Yield the area that each tile covers."""
-        sizes = self.sizes
-        for n in range(sizes.batch):
-            for group in range(0, sizes.groups, tile.groups):
-                groups = slice(group, min(group + tile.groups, sizes.groups))
-                for row in range(0, sizes.rows, tile.rows):
-                    rows = slice(row, min(row + tile.rows, sizes.rows))
-                    yield Area(n, groups, rows, slice(0, sizes.fan_in))
 
     def tiles(self) -> Iterator[CompiledTile]:
         """Yield the tiles that are worth the scratch memory, from the fastest to the smallest."""
@@ -133,8 +139,8 @@ class CompiledConv:
         parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
         if self.is_cut and self.is_depthwise and not self._is_by_planes:
             rows = self.sizes.rows
-            parts += [(1, _even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
-        if self.sizes.loads:
+            parts += [(1, even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
+        if self.loads:
             parts.append((1, 1))  # For a computed image, few rows take few bytes.
         for groups, rows in dict.fromkeys(parts):
             if self.is_depthwise:
@@ -148,16 +154,16 @@ class CompiledConv:
     @property
     def _is_by_planes(self) -> bool:
         """Whether tiles have whole planes, since the output may be in the image's place."""
-        return self.sizes.guests is not None and self.sizes.guests.by_planes
+        return self.guests is not None and self.guests.by_planes
 
     def _part(self, limit: int) -> tuple[int, int]:
         """Return groups and rows for a tile with about ``limit`` results."""
         sizes = self.sizes
         plane = sizes.fan_out * sizes.rows * sizes.row
         if plane <= limit or self._is_by_planes:
-            return _even(sizes.groups, max(1, limit // plane)), sizes.rows
+            return even(sizes.groups, max(1, limit // plane)), sizes.rows
         rows = max(1, limit // (sizes.fan_out * sizes.row), -(-COLUMNS // sizes.row))
-        return 1, _even(sizes.rows, min(rows, sizes.rows))
+        return 1, even(sizes.rows, min(rows, sizes.rows))
 
     def within(self, limit: int) -> CompiledTile:
         """Return the fastest tile within ``limit`` bytes, or else the smallest tile."""
@@ -178,18 +184,13 @@ class CompiledConv:
             return time + _PLANE * sizes.groups * sizes.batch * -(-sizes.rows // tile.rows)
         rows = -(-sizes.rows // tile.rows)
         time += _CYCLE * tile.cycles * rows * sizes.groups * sizes.batch
-        if sizes.loads:
-            time += 0.4 * calls * prod(self.padded_shape(tile))
+        if self.loads:
+            time += 0.4 * calls * prod(sizes.padded_shape(tile.groups, tile.rows))
         return time
 
     def choices(self) -> Sequence[Choice]:
         """Return the scratch sizes to declare."""
         return worthwhile(Choice(self.bytes(tile), self.cost(tile)) for tile in self.tiles())
-
-
-def _even(total: int, most: int) -> int:
-    """Return the smallest part that divides ``total`` into as few parts as ``most`` does."""
-    return -(-total // -(-total // most))
 
 
 def compiled_conv(signature: Signature) -> CompiledConv | None:
@@ -208,7 +209,12 @@ def compiled_conv(signature: Signature) -> CompiledConv | None:
         or 0 in (sizes.fan_in, *(axis.size for axis in sizes.axes))
     ):
         return None
-    return CompiledConv(sizes)
+    return CompiledConv(sizes, signature.guests)
+
+
+def hosts_members(signature: Signature) -> bool:
+    """Return whether a Conv node's kernel performs elementwise members."""
+    return compiled_conv(signature) is not None
 
 
 def adds_operand(signature: Signature) -> bool:
@@ -226,15 +232,8 @@ def works_by_planes(signature: Signature) -> bool:
 # -- running ------------------------------------------------------------------------
 
 
-def compiled_runs(step: Step, conv: CompiledConv, load: LoadTile) -> Iterator[Run]:
-    """
-    Yield the calls that make the output, tile by tile.
-
-    Parameters
-    ----------
-    load : callable
-        Yields functions that compute a tile's image, and returns the image's array.
-    """
+def compiled_runs(step: Step, conv: CompiledConv) -> Iterator[Run]:
+    """Yield the calls that make the output, tile by tile."""
     sizes, guests = conv.sizes, step.guests
     output = result(step)
     tile = conv.within(step.workspaces[0].nbytes)
@@ -243,18 +242,18 @@ def compiled_runs(step: Step, conv: CompiledConv, load: LoadTile) -> Iterator[Ru
     low, high = (-math.inf, math.inf) if guests is None else guests.bounds()
     loaded = results = None
     own = scratch.array((conv.own(tile),))
-    if sizes.loads:
-        loaded = scratch.array(conv.padded_shape(tile))
+    if conv.loads:
+        loaded = scratch.array(sizes.padded_shape(tile.groups, tile.rows))
         if sizes.is_padded:
             yield partial(loaded.fill, 0)
-    if sizes.needs_tile:
+    if conv.needs_tile:
         results = scratch.array(conv.result_shape(tile))
     last: Area | None = None
-    for area in conv.areas(tile):
-        if loaded is None:
+    for area in sizes.areas(tile.groups, tile.rows):
+        if loaded is None or guests is None:
             source, axes = _image_part(step, sizes, area)
         else:
-            image = yield from load(step, sizes, loaded, area, last, scratch)
+            image = yield from _loaded(guests, sizes, loaded, (area, last), scratch)
             source, last = image[None], area
             axes = [
                 axis._replace(size=size, before=0)
@@ -281,6 +280,35 @@ def compiled_runs(step: Step, conv: CompiledConv, load: LoadTile) -> Iterator[Ru
             )
         if guests is not None:
             yield from guests.finish(box, target, scratch)
+
+
+def _loaded(
+    guests: BoundGuests,
+    sizes: Geometry,
+    frame: np.ndarray,
+    areas: tuple[Area, Area | None],
+    scratch: Scratch,
+) -> Generator[Run, None, np.ndarray]:
+    """
+    Yield functions that compute the padded image for an area, and return that image.
+
+    Rows that the previous area has computed, and which are the first rows here, are moved.
+    """
+    area, last = areas
+    source, inside, clear = padded(sizes, area, frame)
+    part, kept = sizes.part(area), 0
+    here = (area.n, area.groups, area.rows.start)
+    if last is not None and (last.n, last.groups, last.rows.stop) == here:
+        start, (earlier, length) = sizes.reach(area.rows)[0], sizes.reach(last.rows)
+        shift = start - earlier
+        if 0 < length - shift <= shift and part[2].start == start:
+            kept = min(length - shift, inside.shape[1])
+            yield partial(np.copyto, source[:, :kept], frame[: len(source), shift : shift + kept])
+    yield from clear
+    if inside.shape[1] > kept:
+        rest = (*part[:2], slice(part[2].start + kept, part[2].stop), *part[3:])
+        yield from guests.load_part(rest, inside[None, :, kept:], scratch)
+    return source
 
 
 def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, list[Axis]]:

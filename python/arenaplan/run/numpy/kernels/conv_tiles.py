@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from math import prod
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box
 from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.kernels.windows import window_axes
-from arenaplan.run.numpy.registry import Guests, Signature, Tensor, scratch_bytes
+from arenaplan.run.numpy.registry import Run, Signature, Tensor
 
 CALLS, _TILE_CALLS, _GROUP_CALLS = 500.0, 2.2e3, 190.0
 """Nanoseconds for a convolution's calls, for a tile, and for each group in a tile."""
@@ -23,29 +23,14 @@ FLOPS = 131.0
 """Multiplications and additions per nanosecond."""
 PACKING = 0.34
 """Nanoseconds in which BLAS repacks a weight for a tile."""
-_COPIED, _STRIDED, _RUN = 0.35, 0.61, 0.21
-"""Nanoseconds in which an element is unrolled: from rows, from between others, from runs."""
-_LOADED = 0.4
-"""Nanoseconds to compute an element while loading."""
+_COPIED, _STRIDED = 0.35, 0.61
+"""Nanoseconds in which an element is unrolled: from rows, from between others."""
 _WRITTEN = 0.11
 """Nanoseconds to write a result element."""
-_ADDED = 0.1
-"""Nanoseconds in which an element is added to a result that is made in parts."""
 ROWS_OF = "rows_of"
 """Attribute of a Conv node that makes some rows of another node's result: all result rows."""
-WORTHWHILE = 0.98
+_WORTHWHILE = 0.98
 """More scratch memory is offered if a run takes at most this much of the time."""
-_SHALLOW = 32
-"""Matrices with fewer rows are not split."""
-
-
-class ConvTile(NamedTuple):
-    """Size of the part that is unrolled at once."""
-
-    groups: int
-    rows: int
-    channels: int
-    """Per group. If these are not all channels, products are added up."""
 
 
 class Area(NamedTuple):
@@ -54,8 +39,6 @@ class Area(NamedTuple):
     n: int
     groups: slice
     rows: slice
-    channels: slice
-    """Per group."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +53,6 @@ class Geometry:
     """Output channels per group."""
     axes: tuple[Axis, ...]
     dtype: np.dtype
-    guests: Guests | None
-    """Further work on tiles."""
 
     @cached_property
     def taps(self) -> int:
@@ -89,7 +70,7 @@ class Geometry:
 
     @cached_property
     def depth(self) -> int:
-        """Rows in a group's unrolled matrix, without the bias row."""
+        """Rows in a group's unrolled matrix."""
         return self.fan_in * self.taps
 
     @cached_property
@@ -115,84 +96,23 @@ class Geometry:
         return (pointwise or single) and not self.is_padded
 
     @cached_property
-    def loads(self) -> bool:
-        """True if the image is computed during loading."""
-        return self.guests is not None and self.guests.loads
-
-    @cached_property
-    def needs_tile(self) -> bool:
-        """True if only finished results may be written to the output."""
-        return self.guests is not None and self.guests.needs_tile
-
-    @cached_property
-    def is_copied(self) -> bool:
-        """True if image tiles are copied, padded or computed before unrolling."""
-        return self.is_padded or self.loads
-
-    @cached_property
-    def is_tiled(self) -> bool:
-        """True if not everything can be multiplied at once."""
-        return not self.is_direct or self.loads or self.finishes_tiles
-
-    @cached_property
-    def finishes_tiles(self) -> bool:
-        """True if each tile is finished before the next, false if all are finished at the end."""
-        guests = self.guests
-        return self.is_flat or (guests is not None and (guests.needs_tile or guests.needs_scratch))
-
-    @cached_property
-    def is_flat(self) -> bool:
-        """
-        True if positions across row ends are computed as well, and left out later.
-
-        All window elements at a given tap are then contiguous in the padded image, and copying
-        is several times faster. Copying dominates where there is next to nothing to multiply,
-        as in depthwise convolution.
-        """
-        if self.is_direct or self.fan_in > 1 or self.fan_out > 4:
-            return False
-        return all(axis.stride == 1 for axis in self.axes)
-
-    def columns(self, rows: int) -> int:
-        """Return the number of windows in some rows, with windows across row ends if flat."""
-        if not self.is_flat:
-            return rows * self.row
-        last, pitch = 0, 1
-        for axis, out in reversed([*zip(self.axes, [rows, *self.outs[1:]], strict=True)]):
-            last += (out - 1) * pitch
-            pitch *= axis.padded
-        return last + 1
-
-    @cached_property
     def outs(self) -> list[int]:
         """Spatial output dimensions."""
         return [axis.out for axis in self.axes]
 
-    def padded_shape(self, tile: ConvTile) -> tuple[int, ...]:
-        """Return the shape of a tile's padded input."""
+    def padded_shape(self, groups: int, rows: int) -> tuple[int, ...]:
+        """Return the shape of a tile's input with padding."""
         first = self.axes[0]
-        reach = (tile.rows - 1) * first.stride + first.extent
-        return (tile.groups * tile.channels, reach, *(axis.padded for axis in self.axes[1:]))
+        reach = (rows - 1) * first.stride + first.extent
+        return (groups * self.fan_in, reach, *(axis.padded for axis in self.axes[1:]))
 
-    def matrix_shape(self, tile: ConvTile) -> tuple[int, int, int]:
-        """Return the shape of a tile's unrolled matrices, with a row for the bias."""
-        return (tile.groups, tile.channels * self.taps + 1, self.columns(tile.rows))
-
-    def result_shape(self, tile: ConvTile) -> tuple[int, ...]:
-        """Return the shape of a tile's result."""
-        inner = (axis.padded if self.is_flat else axis.out for axis in self.axes[1:])
-        return (tile.groups, self.fan_out, tile.rows, *inner)
-
-    def areas(self, tile: ConvTile) -> Iterator[Area]:
-        """Yield the area that each tile covers."""
+    def areas(self, groups: int, rows: int) -> Iterator[Area]:
+        """Yield the areas of tiles with so many groups and rows."""
         for n in range(self.batch):
-            for group in range(0, self.groups, tile.groups):
-                groups = slice(group, min(group + tile.groups, self.groups))
-                for row in range(0, self.rows, tile.rows):
-                    rows = slice(row, min(row + tile.rows, self.rows))
-                    for first in range(0, self.fan_in, tile.channels):
-                        channels = slice(first, min(first + tile.channels, self.fan_in))
-                        yield Area(n, groups, rows, channels)
+            for group in range(0, self.groups, groups):
+                some = slice(group, min(group + groups, self.groups))
+                for row in range(0, self.rows, rows):
+                    yield Area(n, some, slice(row, min(row + rows, self.rows)))
 
     def box(self, area: Area) -> Box:
         """Return the output box that a tile computes."""
@@ -208,133 +128,50 @@ class Geometry:
 
     def part(self, area: Area) -> Box:
         """Return the image box that a tile needs, without padding."""
-        channels = slice(
-            area.groups.start * self.fan_in + area.channels.start,
-            (area.groups.stop - 1) * self.fan_in + area.channels.stop,
-        )
+        channels = slice(area.groups.start * self.fan_in, area.groups.stop * self.fan_in)
         first, (start, reach) = self.axes[0], self.reach(area.rows)
         high = max(min(start + reach, first.size), 0)
         rows = slice(min(max(start, 0), high), high)
         inner = (slice(0, axis.size) for axis in self.axes[1:])
         return (slice(area.n, area.n + 1), channels, rows, *inner)
 
-    def bytes(self, tile: ConvTile) -> int:
-        """Return the workspace bytes that a tile takes."""
-        known = self._known_bytes.get(tile)
-        if known is None:
-            known = self._known_bytes[tile] = self._bytes(tile)
-        return known
-
-    @cached_property
-    def _known_bytes(self) -> dict[ConvTile, int]:
-        """Workspace bytes per tile; searches for several sizes repeat the same tiles."""
-        return {}
-
-    def _bytes(self, tile: ConvTile) -> int:
-        shapes: list[tuple[int, ...]] = []
-        if not self.is_direct:
-            shapes.append(self.matrix_shape(tile))
-        if self.is_copied:
-            shapes.append(self.padded_shape(tile))
-        if self.is_flat or self.needs_tile:
-            shapes.append(self.result_shape(tile))
-        if tile.channels < self.fan_in:
-            shapes.append(self.result_shape(tile))
-        besides = 0
-        if self.guests is not None:
-            if self.loads:
-                padded = (slice(0, size) for size in self.padded_shape(tile))
-                besides = self.guests.load_bytes((slice(0, 1), *padded))
-            if self.guests.needs_scratch:
-                besides = max(besides, self.guests.bytes(self.box(next(self.areas(tile)))))
-        return besides + sum(scratch_bytes(shape, self.dtype) for shape in shapes)
-
-    def tile(self, limit: int) -> ConvTile:
-        """
-        Return the best tile within ``limit`` bytes, or the smallest tile if none fits.
-
-        Whole images for several groups are preferred to partial images for a single group.
-        Among tiles that divide the work into equally many parts, the smallest is taken.
-        """
-        whole = ConvTile(1, self.rows, self.fan_in)
-        if self.bytes(whole) <= limit:
-            most = _largest(
-                self.groups, limit, lambda n: self.bytes(ConvTile(n, whole.rows, whole.channels))
-            )
-            return whole._replace(groups=_even(self.groups, most))
-        tiles = [self._rows_of(whole._replace(channels=some), limit) for some in self._splits()]
-        within = [tile for tile in tiles if self.bytes(tile) <= limit]
-        return min(within, key=self.cost) if within else min(tiles, key=self.bytes)
-
-    def _splits(self) -> Iterator[int]:
-        """Yield the channel counts that may be multiplied at a time."""
-        some = self.fan_in
-        while some == self.fan_in or (some * self.taps >= _SHALLOW and not self.is_flat):
-            yield some
-            if some == 1:
-                return
-            some = -(-some // 2)
-
-    def _rows_of(self, tile: ConvTile, limit: int) -> ConvTile:
-        """Return the tile with as many rows as fit ``limit`` bytes, at least one."""
-        most = _largest(
-            self.rows, limit, lambda n: self.bytes(ConvTile(tile.groups, n, tile.channels))
-        )
-        return tile._replace(rows=_even(self.rows, most))
-
-    def cost(self, tile: ConvTile) -> float:
-        """Return the estimated run time in nanoseconds."""
-        parts = -(-self.fan_in // tile.channels)
-        packings = self.batch * -(-self.rows // tile.rows)
-        tiles = packings * -(-self.groups // tile.groups) * parts
+    def cost(self, groups: int, rows: int) -> float:
+        """Return the estimated run time in nanoseconds, tile by tile."""
+        packings = self.batch * -(-self.rows // rows)
         weights = self.groups * self.fan_out * self.depth
-        columns = self.batch * self.columns(self.rows)
-        result = self.groups * self.fan_out * columns
+        columns = self.batch * self.rows * self.row
         time = CALLS + 2 * weights * columns / FLOPS + PACKING * weights * packings
-        time += (_WRITTEN + 2 * _ADDED * (parts - 1)) * result
+        time += _WRITTEN * self.groups * self.fan_out * columns
         if self.groups > 1:
-            time += _GROUP_CALLS * self.groups * packings * parts
+            time += _GROUP_CALLS * self.groups * packings
         if not self.is_direct:
-            time += self._unrolling * self.groups * self.depth * columns + tiles * _TILE_CALLS
-        if self.loads:
-            time += _LOADED * tiles * prod(self.padded_shape(tile))
+            element = _STRIDED if any(axis.stride > 1 for axis in self.axes) else _COPIED
+            time += element * self.groups * self.depth * columns
+            time += _TILE_CALLS * packings * -(-self.groups // groups)
         return time
 
-    @cached_property
-    def _unrolling(self) -> float:
-        """Nanoseconds to unroll an element."""
-        if self.is_flat:
-            return _RUN
-        return _STRIDED if any(axis.stride > 1 for axis in self.axes) else _COPIED
 
-
-def _largest(most: int, limit: int, size: Callable[[int], int]) -> int:
+def padded(
+    sizes: Geometry, area: Area, frame: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[Run]]:
     """
-    Return the largest number in ``[1, most]`` with a size within a limit, or else 1.
+    Return the image under a tile's windows with padding, its inside, and functions that clear rows.
 
-    Sizes grow almost linearly with the number, so the search interpolates.
+    Parameters
+    ----------
+    frame : array
+        Memory of :meth:`Geometry.padded_shape`, in which all columns of padding are 0.
     """
-    low, high = 1, most
-    smallest, largest = size(low), size(high)
-    if largest <= limit:
-        return most
-    if smallest > limit:
-        return 1
-    # size(low) is within the limit, size(high) is not.
-    while high - low > 1:
-        guess = low + (limit - smallest) * (high - low) // (largest - smallest)
-        guess = min(max(guess, low + 1), high - 1)
-        found = size(guess)
-        if found <= limit:
-            low, smallest = guess, found
-            if low + 1 < high and size(low + 1) > limit:
-                break
-        else:
-            high, largest = guess, found
-    return low
+    part, (start, reach) = sizes.part(area), sizes.reach(area.rows)
+    source = frame[: part[1].stop - part[1].start, :reach]
+    low, high = part[2].start - start, max(part[2].stop - start, 0)
+    inner = tuple(slice(axis.before, axis.before + axis.size) for axis in sizes.axes[1:])
+    borders = (source[:, :low], source[:, high:])
+    inside = source[(slice(None), slice(low, high), *inner)]
+    return source, inside, [partial(border.fill, 0) for border in borders if border.size]
 
 
-def _even(total: int, most: int) -> int:
+def even(total: int, most: int) -> int:
     """Return the smallest part that divides ``total`` into as few parts as ``most`` does."""
     return -(-total // -(-total // most))
 
@@ -343,7 +180,7 @@ def worthwhile(ways: Iterable[Choice]) -> tuple[Choice, ...]:
     """Return, by ascending bytes, the ways that each save enough time over the way before."""
     found: list[Choice] = []
     for way in sorted(ways, key=lambda way: (way.bytes, way.cost)):
-        if not found or way.cost < found[-1].cost * WORTHWHILE:
+        if not found or way.cost < found[-1].cost * _WORTHWHILE:
             found.append(way)
     return tuple(found)
 
@@ -376,17 +213,10 @@ def geometry(signature: Signature) -> Geometry:
     if signature.constant[1] is not None and ROWS_OF not in signature.attributes:
         axes = tuple(axis.trimmed for axis in axes)
     sizes = (image.shape[0], groups, weights.shape[1], weights.shape[0] // groups, axes)
-    if signature.guests is None:
-        return _plain(*sizes, image.dtype)
-    return Geometry(*sizes, image.dtype, signature.guests)
+    return _known(*sizes, image.dtype)
 
 
-@lru_cache(maxsize=1024)
-def _plain(
-    batch: int, groups: int, fan_in: int, fan_out: int, axes: tuple[Axis, ...], dtype: np.dtype
-) -> Geometry:
-    """Return the sizes for a convolution without guests, cached since planning asks often."""
-    return Geometry(batch, groups, fan_in, fan_out, axes, dtype, None)
+_known = lru_cache(maxsize=1024)(Geometry)  # Planning asks often.
 
 
 def _agree(image: Tensor, weights: Tensor, output: Tensor, groups: int) -> bool:

@@ -37,7 +37,7 @@ def heavy_kernel(
     since: int = 1,
     workspace: Declare | None = None,
     cut: Cut | None = None,
-    hosts: bool = False,
+    hosts: Callable[[Signature], bool] | None = None,
     adds: Callable[[Signature], bool] | None = None,
     by_planes: Callable[[Signature], bool] | None = None,
 ) -> Callable[[Prepare], Prepare]:

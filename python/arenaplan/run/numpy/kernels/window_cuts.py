@@ -109,7 +109,7 @@ def _conv_time(signature: Signature) -> float:
     if compiled is not None:
         return compiled.cost(compiled.within(1 << 62))
     sizes = geometry(signature)
-    return sizes.cost(sizes.tile(1 << 62))
+    return sizes.cost(sizes.groups, sizes.rows)
 
 
 CONV = Cut(_conv, attributes=_conv_attributes, time=_conv_time)
