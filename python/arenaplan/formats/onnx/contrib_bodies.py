@@ -17,6 +17,7 @@ from onnx import FunctionProto, TensorProto, helper, numpy_helper
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.cache_bodies import cached, evicts, narrowed, widened, windowed
+from arenaplan.formats.onnx.fused_bodies import FUSED_BODIES
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
@@ -599,6 +600,7 @@ BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         **dict.fromkeys(("DequantizeLinear", "QuantizeLinear", "Trilu"), _alike),
         **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
         **dict.fromkeys(("BiasGelu", "Gelu"), _biased("Gelu")),
+        **FUSED_BODIES,
         **STATE_BODIES,
         "Attention": _attention,
         "BiasAdd": _bias_add,

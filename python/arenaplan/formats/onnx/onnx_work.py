@@ -129,11 +129,10 @@ def _attention(op: Op, outputs: Sequence[OnnxOperand | None]) -> int:
 
 
 _OPERATIONS: Final[Mapping[str, Count]] = {
-    **dict.fromkeys(("Conv", "ConvInteger", "FusedConv"), _convolution(1)),
+    **dict.fromkeys(("Conv", "ConvInteger"), _convolution(1)),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
     **dict.fromkeys(("Gemm", "QGemm"), _gemm),
-    **dict.fromkeys(("DynamicQuantizeMatMul", "FusedMatMul", "MatMul", "MatMulInteger"), _matmul),
-    **dict.fromkeys(("MatMulIntegerToFloat", "QLinearMatMul"), _matmul),
+    **dict.fromkeys(("FusedMatMul", "MatMul", "MatMulInteger", "QLinearMatMul"), _matmul),
     "Attention": lambda op, outputs: 0 if op.domain == MICROSOFT else _attention(op, outputs),
     "ConvGrad": _convolution_gradients,
     "ConvGradWeight": _weight_gradient,

@@ -77,11 +77,6 @@ def _fused_matmul(op: Op) -> Sequence[Result]:
     return ((product_shape(op, a, b), op.input(0).dtype),)
 
 
-def _real_product(op: Op) -> Sequence[Result]:
-    """Stacks of matrices, at least one with integers; the result is float."""
-    return ((product_shape(op, op.input(0).shape, op.input(1).shape), "float32"),)
-
-
 def _blocks(op: Op, bits: Sequence[int]) -> int:
     """Return the length of blocks with a shared scale, after checking the attributes."""
     length = op.integer("block_size", 128)
@@ -171,13 +166,10 @@ CONTRIB_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(
         ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), elementwise_rules.same
     ),
-    "DynamicQuantizeMatMul": _real_product,
-    "FusedConv": window_rules.conv,
     "FusedMatMul": _fused_matmul,
     "GatherBlockQuantized": _packed_rows,
     "MatMulNBits": _packed_product,
     "MoE": _experts,
-    "MatMulIntegerToFloat": _real_product,
     "QGemm": _gemm,
     "QLinearAveragePool": window_rules.pool,
     "QLinearConcat": _concat,

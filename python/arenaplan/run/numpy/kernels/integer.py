@@ -20,19 +20,16 @@ import numpy as np
 
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.graph import Choice
-from arenaplan.graph.ops.boxes import Box
 from arenaplan.graph.ops.own_ops import QUANTIZATION, REQUANTIZE
 from arenaplan.run.numpy.cuts import UNARY
 from arenaplan.run.numpy.groups import Group, Member
 from arenaplan.run.numpy.kernels.pieces import (
     Blocks,
     blockwise,
-    in_sequence,
     operand,
     result,
 )
 from arenaplan.run.numpy.kernels.qlinear import number, round_to
-from arenaplan.run.numpy.kernels.quantize import range_of
 from arenaplan.run.numpy.kernels.quantized_conv import (
     Encoding,
     QuantizedConv,
@@ -43,7 +40,6 @@ from arenaplan.run.numpy.kernels.quantized_conv import (
 from arenaplan.run.numpy.registry import (
     INTERNAL,
     MICROSOFT,
-    Cut,
     Run,
     Signature,
     Step,
@@ -62,17 +58,6 @@ _REAL = Blocks("float32", is_wide=True)
 
 
 # -- parts ------------------------------------------------------------------------------------
-
-
-def _scaled_parts(signature: Signature, box: Box) -> Sequence[Box | None]:
-    """Return the operand parts; a scale is a number, or has a number per channel index."""
-    scale, channel = signature.input(1), signature.attributes["channel"]
-    several = scale is not None and scale.shape not in ((), (1,))
-    rest = (None for _ in signature.inputs[2:])
-    return [box, box[channel : channel + 1] if several else None, *rest]
-
-
-_SCALED = Cut(_scaled_parts, pointwise=True)
 
 
 @kernel("Widen", domain=INTERNAL, cut=UNARY)
@@ -99,41 +84,6 @@ def _narrow(step: Step) -> Run | None:
     return blockwise(narrow, [operand(step, 0)], result(step))
 
 
-@kernel("Rescale", domain=INTERNAL, workspace=_REAL.declare, cut=_SCALED)
-def _rescale(step: Step) -> Run | None:
-    """Write sums times two scales, plus an optional addend, as real numbers."""
-    x, output = operand(step, 0), result(step)
-
-    def rescale(x: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
-        factor = operand(step, 1) * operand(step, 2)
-        np.copyto(real, x, casting="same_kind")
-        np.multiply(real, factor if factor.size > 1 else factor.reshape(()), out=real)
-        addend = step.input(3)
-        if addend is not None:
-            np.add(real, addend, out=real)
-        np.copyto(output, real)
-
-    # Scales per column belong to the last dimension, which no block cuts.
-    rows = x.reshape(-1, x.shape[-1])
-    scratch = _REAL.arrays(step)[0]
-    height = max(scratch.size // max(x.shape[-1], 1), 0)
-    if height == 0:
-        raise UnsupportedOp(f"node {step.signature.name!r}: a row is larger than scratch memory")
-    targets = output.reshape(rows.shape)
-    calls = []
-    for start in range(0, len(rows), height):
-        part = rows[start : start + height]
-        calls.append(
-            (part, targets[start : start + height], scratch[: part.size].reshape(part.shape))
-        )
-
-    def run() -> None:
-        for arguments in calls:
-            rescale(*arguments)
-
-    return run
-
-
 @kernel("QuantizeSum", domain=INTERNAL, workspace=_REAL.declare, cut=UNARY)
 def _quantize_sum(step: Step) -> Run | None:
     """Write real numbers divided by a scale, plus a zero point, rounded only then."""
@@ -144,20 +94,6 @@ def _quantize_sum(step: Step) -> Run | None:
         round_to(real, output)
 
     return blockwise(quantize, [operand(step, 0)], result(step), _REAL.arrays(step))
-
-
-@kernel("QuantizeWide", domain=INTERNAL, cut=UNARY)
-def _quantize_wide(step: Step) -> Run | None:
-    """Write real numbers as 8-bit integers minus the zero point, in a wide type."""
-    x, output = operand(step, 0), result(step)
-
-    def quantize(x: np.ndarray, output: np.ndarray) -> None:
-        zero = number(step, 2)
-        np.divide(x, number(step, 1), out=output)
-        np.rint(output, out=output)
-        np.clip(output, -zero, _LARGEST - zero, out=output)
-
-    return blockwise(quantize, [x], output)
 
 
 # -- groups of parts --------------------------------------------------------------------------
@@ -172,10 +108,6 @@ class _Parts:
     arrays: dict[int, np.ndarray] = field(default_factory=dict)
     """Constants that were derived from the node's constants."""
     tensors: dict[int, Tensor] = field(default_factory=dict)
-    variable: set[int] = field(default_factory=set)
-    """The arrays that a run writes."""
-    first: Callable[[Step, Mapping[int, np.ndarray]], Run] | None = None
-    """Returns a function that writes these arrays, before the group runs."""
 
     def constant(self, array: np.ndarray) -> int:
         """Return a new value that holds an array."""
@@ -232,7 +164,7 @@ class _Parts:
             return None
         if value < len(self.signature.inputs):
             return self.signature.constant[value]
-        array = None if value in self.variable else self.arrays.get(value)
+        array = self.arrays.get(value)
         return None if array is None else lambda: array
 
     def group(self) -> Group:
@@ -268,8 +200,7 @@ def _composed(
         arrays |= parts.arrays
         arrays[group.sink.value] = output
         scratch = step.workspaces[0] if step.workspaces else np.empty(0, np.uint8)
-        first = None if parts.first is None else parts.first(step, parts.arrays)
-        return in_sequence(first, group_run(group, arrays, scratch))
+        return group_run(group, arrays, scratch)
 
     def register(parts_of: Callable[[Signature], _Parts]) -> Callable[[Signature], _Parts]:
         kernel(*ops_, domain=domain, workspace=lambda signature: declare(parts_of, signature))(
@@ -500,45 +431,7 @@ def qgemm(signature: Signature) -> _Parts:
     parts, sums, made = _multiplied(signature, (0, 2, 3, 5, bias), transposed=transposed)
     first = np.float32(signature.attributes.get("alpha", 1.0)) * _required(signature, 1)
     factor = np.asarray(first * _required(signature, 4).reshape(-1), np.float32)
-    if signature.input(7) is None:
-        scales = parts.constant(factor), parts.constant(np.ones(1, np.float32))
-        parts.add("Rescale", (sums, *scales), made, {"channel": 1}, (0,))
-    else:
-        _requantized(parts, sums, factor / _required(signature, 7), 8, made, 1)
-    return parts
-
-
-@_composed("MatMulIntegerToFloat", domain=MICROSOFT)
-def matmul_integer_to_float(signature: Signature) -> _Parts:
-    """Return the parts; inputs are two matrix stacks, two scales, two zero points, an addend."""
-    parts, sums, made = _multiplied(signature, (0, 4, 1, 5, None))
-    addend = (6,) if signature.input(6) is not None else ()
-    attributes = {"channel": len(made.shape) - 1}
-    parts.add("Rescale", (sums, 2, 3, *addend), made, attributes, (0,))
-    return parts
-
-
-@_composed("DynamicQuantizeMatMul", domain=MICROSOFT)
-def dynamic_quantize_matmul(signature: Signature) -> _Parts:
-    """Inputs are real matrices, integer matrices with scale and zero point, and an addend."""
-    matrix = _less_zero(signature, 1, 3, len(signature.operand(1).shape) - 1)
-    dtype = _exact_type(matrix, (matrix.ndim - 2,), None)
-    parts = _Parts(signature)
-    a, made = signature.operand(0), signature.result()
-    scale, zero = parts.constant(np.ones(1, np.float32)), parts.constant(np.zeros(1, np.float32))
-    parts.variable |= {scale, zero}
-    integers = parts.add("QuantizeWide", (0, scale, zero), Tensor(a.shape, dtype), {}, (0,))
-    right = parts.constant(matrix.astype(dtype))
-    product = Tensor(made.shape, dtype)
-    sums = parts.add("MatMul", (integers, right), product, {}, (0,), domain="")
-    addend = (4,) if signature.input(4) is not None else ()
-    attributes = {"channel": len(made.shape) - 1}
-    parts.add("Rescale", (sums, scale, 2, *addend), made, attributes, (0,))
-
-    def choose_range(step: Step, arrays: Mapping[int, np.ndarray]) -> Run:
-        return lambda: range_of(operand(step, 0), arrays[scale], arrays[zero])
-
-    parts.first = choose_range
+    _requantized(parts, sums, factor / _required(signature, 7), 8, made, 1)
     return parts
 
 

@@ -19,7 +19,7 @@ from arenaplan.run.numpy.constants import shared
 from arenaplan.run.numpy.cuts import GEMM, PRODUCT
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
-from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
+from arenaplan.run.numpy.registry import MICROSOFT, Run, Signature, Step, kernel, scratch_bytes
 
 _SINGLE = np.dtype(np.float32)
 _COLUMNS = 8
@@ -134,3 +134,21 @@ def _scaled(source: np.ndarray, factor: float, target: np.ndarray) -> list[Run]:
     if source.dtype.kind == "f":
         return [partial(np.multiply, source, source.dtype.type(factor), target)]
     return [partial(np.multiply, source, factor, target, casting="unsafe")]
+
+
+@kernel("FusedMatMul", domain=MICROSOFT)
+def fused_matmul(step: Step) -> Run | None:
+    """Multiply stacks of matrices, either transposed if requested, by a factor."""
+    a, b, output = operand(step, 0), operand(step, 1), result(step)
+    if output.size == 0:
+        return None
+    attributes = step.attributes
+    if attributes.get("transA", 0) and a.ndim > 1:
+        a = a.swapaxes(-1, -2)
+    if attributes.get("transB", 0) and b.ndim > 1:
+        b = b.swapaxes(-1, -2)
+    product: Run = partial(output.fill, 0) if a.size == 0 else partial(np.matmul, a, b, output)
+    alpha = attributes.get("alpha", 1.0)
+    if alpha == 1.0:
+        return product
+    return in_sequence(product, partial(np.multiply, output, output.dtype.type(alpha), output))
