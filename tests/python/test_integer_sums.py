@@ -43,7 +43,7 @@ def blocks(folder: Path, count: int = 2, channels: int = 96) -> Model:
 
 @pytest.mark.parametrize("target", ["ideal", "numpy"])
 def test_a_wide_value_is_made_twice_instead_of_stored(tmp_path: Path, target: str) -> None:
-    model = blocks(tmp_path)
+    model = blocks(tmp_path, count=1)
     graph = ap.load(model.path)
     plan = ap.plan(graph, target=target, max_slowdown=100)
     wide = 96 * 20 * 20 * 4
@@ -52,7 +52,7 @@ def test_a_wide_value_is_made_twice_instead_of_stored(tmp_path: Path, target: st
     plan.check(graph)
     once = ap.plan(graph, target=target, optimize="views,in-place,elision", max_slowdown=100)
     assert once.arena_bytes > wide
-    assert plan.arena_bytes < (wide if target == "ideal" else once.arena_bytes)
+    assert plan.arena_bytes < wide
 
 
 @pytest.mark.parametrize("slowdown", [1, 1.1, 1.3, 100])

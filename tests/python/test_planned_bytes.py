@@ -15,7 +15,7 @@ LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 BYTES = {
     "light_bvlc_alexnet": (2_239_488, 2_239_488, 1_069_056, 986_112),
-    "light_densenet121": (8_429_568, 7_225_344, 4_816_896, 3_182_592),
+    "light_densenet121": (8_429_568, 7_225_344, 3_677_184, 3_182_592),
     "light_inception_v1": (6_422_528, 4_646_400, 1_863_936, 1_587_712),
     "light_inception_v2": (6_422_528, 4_014_080, 1_766_912, 1_766_912),
     "light_resnet50": (9_633_792, 7_225_344, 3_368_960, 3_311_616),
@@ -47,6 +47,8 @@ STUDY = {
 """What a study of lifetimes found possible without streaming by channels."""
 UNPROVEN = {"light_inception_v2"}
 """Models of which some step needs fewer bytes than were found to be enough."""
+FRAGMENTED = {"light_densenet121"}
+"""Models in strips for which no offsets exist in the bytes that are live, as their bound proves."""
 
 
 def check(path: Path) -> None:
@@ -61,7 +63,9 @@ def check(path: Path) -> None:
     assert tuple(plan.arena_bytes for plan in plans) == BYTES[path.stem]
     for plan in plans[:2] if path.stem in UNPROVEN else plans[:3]:
         assert plan.status == "optimal"
-        assert plan.arena_bytes == plan.lower_bound == max(plan.live_bytes)
+        assert plan.arena_bytes == plan.lower_bound >= max(plan.live_bytes)
+    for plan in plans[:2] if path.stem in {*UNPROVEN, *FRAGMENTED} else plans[:3]:
+        assert plan.arena_bytes == max(plan.live_bytes)
 
 
 @pytest.mark.parametrize("name", [name for name in BYTES if name.startswith("light_")])

@@ -1,9 +1,9 @@
 """
 Group members that another member's kernel performs.
 
-A convolution cuts the work into tiles. Prologue members (:attr:`Hosting.before`) are computed
-during tile loading. Epilogue members (:attr:`Hosting.after`) work on a finished tile that is still
-in cache. Per-channel scales and shifts take no extra work, since the weights absorb them.
+A convolution cuts the work into tiles. Epilogue members (:attr:`Hosting.after`) work on a finished
+tile that is still in cache. Per-channel scales and shifts take no extra work, since the weights
+absorb them. Members that make the image are not hosted: windows would need some elements twice.
 """
 
 from __future__ import annotations
@@ -48,9 +48,6 @@ class Hosting:
     """The member that adds another operand to the result, which the host performs as well."""
     bounded: Member | None
     """The member that bounds the result by constants, which the host performs as well."""
-    before: tuple[Member, ...]
-    """Members that make the host's operands (prologue)."""
-    load: Layout | None
     after: tuple[Member, ...]
     """Members that work on the host's output (epilogue)."""
     results: Layout
@@ -58,11 +55,6 @@ class Hosting:
     """Whether the output may share memory with the host's input 0, where each input plane is read
     before the output plane is written.
     """
-
-    @property
-    def loads(self) -> bool:
-        """True if :meth:`BoundHosting.load_part` has to load input 0."""
-        return self.load is not None
 
     @property
     def finishes(self) -> bool:
@@ -82,20 +74,12 @@ class Hosting:
 
     def bytes(self, tile: Box) -> int:
         """Return the scratch memory for finishing a tile, without the tile itself."""
-        return _scratch(self.results, self.after, tile)
-
-    def load_bytes(self, part: Box) -> int:
-        """Return the scratch memory for loading a part from input 0, without the part."""
-        return 0 if self.load is None else _scratch(self.load, self.before, part)
-
-
-def _scratch(layout: Layout, members: Sequence[Member], box: Box) -> int:
-    """Return the scratch memory that registers and kernels take for a box."""
-    total = layout.register_bytes(prod(box_shape(box)))
-    if any(member.has_scratch for member in members):
-        parts = cut(members, members[-1].value, box, layout.source)
-        total += slots_bytes(part_slots(parts), _kernel_limit(box))
-    return total
+        members, layout = self.after, self.results
+        total = layout.register_bytes(prod(box_shape(tile)))
+        if any(member.has_scratch for member in members):
+            parts = cut(members, members[-1].value, tile, layout.source)
+            total += slots_bytes(part_slots(parts), _kernel_limit(tile))
+        return total
 
 
 def _kernel_limit(box: Box) -> int:
@@ -113,26 +97,18 @@ def hosting_of(group: Group) -> Hosting | None:
     if len(hosts) != 1 or hosts[0].value in group.loaded:
         return None
     (host,) = hosts
-    if any(value in group.made for position, value in host.reads() if position):
-        return None
-    if not _is_apart(group, host):
+    if any(value in group.made for _, value in host.reads()) or host.inputs[0] in group.taken:
         return None
     hosting = guests_of(group, host)
-    output, image = hosting.results.output, host.signature.operand(0)
+    output, members = hosting.results.output, hosting.after
     if output.shape != made_by(host).shape or not _overwrites(hosting, group.taken):
         return None
+    if not all(_is_pointwise(member, hosting.results) for member in members):
+        return None
     try:
-        for members, layout, shape in (
-            (hosting.after, hosting.results, output.shape),
-            (hosting.before, hosting.load, image.shape),
-        ):
-            if layout is None or not all(_is_pointwise(m, layout) for m in members):
-                if members:
-                    return None
-                continue
-            corner = tuple(slice(0, min(1, size)) for size in shape)
-            if members:
-                cut(members, members[-1].value, corner, layout.source)
+        corner = tuple(slice(0, min(1, size)) for size in output.shape)
+        if members:
+            cut(members, members[-1].value, corner, hosting.results.source)
     except Uncuttable:
         return None
     return hosting
@@ -151,7 +127,7 @@ def planes_hosting_of(group: Group) -> Hosting | None:
     if by_planes is None or not by_planes(host.signature):
         return None
     made = made_by(host)
-    if hosting.loads or hosting.added is not None or hosting.needs_tile or hosting.needs_scratch:
+    if hosting.added is not None or hosting.needs_tile or hosting.needs_scratch:
         return None
     for member in group.members:
         if member.pieces % prod(made.shape[:2]):
@@ -162,32 +138,6 @@ def planes_hosting_of(group: Group) -> Hosting | None:
             if not (is_image or is_inside):
                 return None
     return replace(hosting, by_planes=True)
-
-
-def _needed(group: Group, host: Member) -> frozenset[int]:
-    """Return the inside values that the host's input 0 is made from."""
-    found = {host.inputs[0]}
-    for member in reversed(group.members):
-        if member.value in found:
-            found.update(member.inputs)
-    return frozenset(value for value in found if value in group.made)
-
-
-def _is_apart(group: Group, host: Member) -> bool:
-    """
-    Return whether the host's image is made for the host alone, and takes over no bytes.
-
-    A tile needs more image than the same part, and that margin must not be overwritten yet.
-    """
-    needed = _needed(group, host)
-    for member in group.members:
-        makes_image = member is host or member.value in needed
-        for position, value in member.reads():
-            if makes_image and value in group.taken and (member is not host or position == 0):
-                return False
-            if not makes_image and value in needed:
-                return False
-    return True
 
 
 def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
@@ -207,9 +157,7 @@ def _is_pointwise(member: Member, layout: Layout) -> bool:
 
 def guests_of(group: Group, host: Member) -> Hosting:
     """Return the members that the host performs, before memory is known."""
-    needed = _needed(group, host)
-    before = tuple(member for member in group.members if member.value in needed)
-    after = [m for m in group.members if m.value not in needed and m is not host]
+    after = [member for member in group.members if member is not host]
     output = group.sink.value
     while after and after[-1].is_free and after[-1].inputs[0] in group.made:
         output = after.pop().inputs[0] or 0  # The same bytes with another shape.
@@ -223,14 +171,8 @@ def guests_of(group: Group, host: Member) -> Hosting:
     if bounded is not None:
         after.remove(bounded)
         source = bounded.value
-    wanted = host.inputs[0]
-    load = None
-    if before and wanted is not None:
-        # Inside a zero frame, rows are apart.
-        padded = any(host.signature.attributes.get("pads", ()))
-        load = lay_out(before, wanted, scattered=padded)
     results = lay_out(after, output, group.taken, (source, made_by(host)))
-    return Hosting(host, tuple(absorbed), added, bounded, before, load, tuple(after), results)
+    return Hosting(host, tuple(absorbed), added, bounded, tuple(after), results)
 
 
 def _absorbed(
@@ -346,12 +288,6 @@ class BoundHosting(Hosting):
         if np.may_share_memory(part, source):
             return []
         return [partial(np.copyto, part, source)]
-
-    def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return functions that write a part of input 0 to ``target``."""
-        assert self.load is not None
-        limit = _kernel_limit(part)
-        return bind(self.load, self.before, Tile(part, target), self.arrays, scratch, limit)
 
 
 def bound(hosting: Hosting, sink: int, arrays: Mapping[int, np.ndarray]) -> BoundHosting:

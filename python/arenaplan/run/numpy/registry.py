@@ -149,13 +149,9 @@ class Guests(Protocol):
     """
     Elementwise group members that another member's kernel performs.
 
-    Guests change the tiles that the kernel loads from input 0, or the result tiles, while the
-    tiles are in cache. See :mod:`arenaplan.run.numpy.hosting`.
+    Guests change the result tiles while the tiles are in cache. See
+    :mod:`arenaplan.run.numpy.hosting`.
     """
-
-    @property
-    def loads(self) -> bool:
-        """True if :meth:`BoundGuests.load_part` has to load input 0."""
 
     @property
     def needs_tile(self) -> bool:
@@ -181,9 +177,6 @@ class Guests(Protocol):
     def bytes(self, tile: Box) -> int:
         """Return the scratch memory for finishing a tile, without the tile itself."""
 
-    def load_bytes(self, part: Box) -> int:
-        """Return the scratch memory for loading a part from input 0, without the part."""
-
 
 class BoundGuests(Guests, Protocol):
     """Guests bound to memory."""
@@ -203,9 +196,6 @@ class BoundGuests(Guests, Protocol):
 
     def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
         """Return functions that turn a result tile into a tile of the group's output."""
-
-    def load_part(self, part: Box, target: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return functions that write a part of input 0 to ``target``."""
 
 
 class Scratch:

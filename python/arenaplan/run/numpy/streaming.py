@@ -202,11 +202,13 @@ def tilings(group: Group) -> Iterator[Tiling]:
     shape, widest = made_by(group.sink).shape, max(made_by(m).bytes for m in group.members)
     axes = [] if _is_whole(group) else _axes(group, shape)
     shares = [max(1, prod(shape) * target // max(widest, 1)) for target in _TARGETS]
-    divisions = dict.fromkeys(_largest(shape, axes, share) for share in shares)
+    bands = dict.fromkeys(_bands(shape, shares) if axes and _slides(group) else ())
+    few = bands and any(_mixes_inside(group, member) for member in group.members)
+    blocks = (_largest(shape, axes, share) for share in (shares[:1] if few else shares))
+    divisions = dict.fromkeys(blocks)
     if axes and any(map(_is_split, group.members)):
         divisions |= dict.fromkeys(_even(shape, axes[-1]))
-    if axes and _slides(group):
-        divisions |= dict.fromkeys(_bands(shape, shares))
+    divisions |= bands
     for division in divisions:
         try:
             samples = _samples(group, division)
@@ -278,6 +280,12 @@ def _is_whole(group: Group) -> bool:
         for member in group.members
         for position, value in member.reads()
     )
+
+
+def _mixes_inside(group: Group, member: Member) -> bool:
+    """Whether a convolution makes each channel of all channels of an image that is made inside."""
+    is_inside = member.kernel.hosts is not None and member.inputs[0] in group.made
+    return is_inside and int(member.signature.attributes.get("group", 1)) == 1
 
 
 def _axes(group: Group, shape: Sequence[int]) -> list[int]:

@@ -23,7 +23,7 @@ from arenaplan.run.numpy.kernels.conv_compiled import (
     hosts_members,
     works_by_planes,
 )
-from arenaplan.run.numpy.kernels.conv_tiles import Geometry, even, geometry, padded, worthwhile
+from arenaplan.run.numpy.kernels.conv_tiles import Area, Geometry, even, geometry, worthwhile
 from arenaplan.run.numpy.kernels.pieces import in_sequence, negligible, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.kernels.window_cuts import CONV
@@ -129,7 +129,7 @@ def _tiles(step: Step, sizes: Geometry, matrix: np.ndarray, output: np.ndarray) 
         n, some, rows = area
         part = operand(step, 0)[sizes.part(area)][0]
         if frames:
-            source, inside, runs = padded(sizes, area, frames[0])
+            source, inside, runs = _padded(sizes, area, frames[0])
             yield from runs
             yield partial(np.copyto, inside, part)
         else:
@@ -144,3 +144,23 @@ def _tiles(step: Step, sizes: Geometry, matrix: np.ndarray, output: np.ndarray) 
             yield partial(np.matmul, matrix[some.start], columns[0], made[0])
         else:
             yield partial(np.matmul, matrix[some], columns, made)
+
+
+def _padded(
+    sizes: Geometry, area: Area, frame: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, list[Run]]:
+    """
+    Return the image under a tile's windows with padding, its inside, and functions that clear rows.
+
+    Parameters
+    ----------
+    frame : array
+        Memory of :meth:`Geometry.padded_shape`, in which all columns of padding are 0.
+    """
+    part, (start, reach) = sizes.part(area), sizes.reach(area.rows)
+    source = frame[: part[1].stop - part[1].start, :reach]
+    low, high = part[2].start - start, max(part[2].stop - start, 0)
+    inner = tuple(slice(axis.before, axis.before + axis.size) for axis in sizes.axes[1:])
+    borders = (source[:, :low], source[:, high:])
+    inside = source[(slice(None), slice(low, high), *inner)]
+    return source, inside, [partial(border.fill, 0) for border in borders if border.size]

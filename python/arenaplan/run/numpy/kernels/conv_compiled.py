@@ -9,9 +9,9 @@ tiles: as many rows as stay in cache. Result bits do not depend on tiles or scra
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -27,15 +27,12 @@ from arenaplan.run.numpy.kernels.conv_tiles import (
     Geometry,
     even,
     geometry,
-    padded,
     worthwhile,
 )
 from arenaplan.run.numpy.kernels.pieces import operand, result
 from arenaplan.run.numpy.registry import (
-    BoundGuests,
     Guests,
     Run,
-    Scratch,
     Signature,
     Step,
     scratch_bytes,
@@ -88,12 +85,7 @@ class CompiledConv:
     @cached_property
     def is_cut(self) -> bool:
         """True if other group members work on tiles."""
-        return self.guests is not None and (self.loads or self.guests.finishes or self.needs_tile)
-
-    @cached_property
-    def loads(self) -> bool:
-        """True if the image is computed during loading."""
-        return self.guests is not None and self.guests.loads
+        return self.guests is not None and (self.guests.finishes or self.needs_tile)
 
     @cached_property
     def needs_tile(self) -> bool:
@@ -102,22 +94,13 @@ class CompiledConv:
 
     def bytes(self, tile: CompiledTile) -> int:
         """Return the scratch memory that a tile takes."""
-        sizes = self.sizes
         total = scratch_bytes((self.own(tile),))
-        shape = sizes.padded_shape(tile.groups, tile.rows)
-        if self.loads:
-            total += scratch_bytes(shape)
         if self.needs_tile:
             total += scratch_bytes(self.result_shape(tile))
-        guests, besides = self.guests, 0
-        if guests is not None:
-            if self.loads:
-                besides = guests.load_bytes((slice(0, 1), *(slice(0, n) for n in shape)))
-            if guests.needs_scratch:
-                besides = max(
-                    besides, guests.bytes(sizes.box(next(sizes.areas(tile.groups, tile.rows))))
-                )
-        return total + besides
+        if self.guests is not None and self.guests.needs_scratch:
+            area = next(self.sizes.areas(tile.groups, tile.rows))
+            total += self.guests.bytes(self.sizes.box(area))
+        return total
 
     def own(self, tile: CompiledTile) -> int:
         """Return the scratch elements that the compiled kernel takes."""
@@ -140,8 +123,6 @@ class CompiledConv:
         if self.is_cut and self.is_depthwise and not self._is_by_planes:
             rows = self.sizes.rows
             parts += [(1, even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
-        if self.loads:
-            parts.append((1, 1))  # For a computed image, few rows take few bytes.
         for groups, rows in dict.fromkeys(parts):
             if self.is_depthwise:
                 yield CompiledTile(groups, rows, 0, 0)
@@ -184,8 +165,6 @@ class CompiledConv:
             return time + _PLANE * sizes.groups * sizes.batch * -(-sizes.rows // tile.rows)
         rows = -(-sizes.rows // tile.rows)
         time += _CYCLE * tile.cycles * rows * sizes.groups * sizes.batch
-        if self.loads:
-            time += 0.4 * calls * prod(sizes.padded_shape(tile.groups, tile.rows))
         return time
 
     def choices(self) -> Sequence[Choice]:
@@ -240,25 +219,12 @@ def compiled_runs(step: Step, conv: CompiledConv) -> Iterator[Run]:
     scratch = step.scratch()
     weights, bias = _shared_weights(step, conv)
     low, high = (-math.inf, math.inf) if guests is None else guests.bounds()
-    loaded = results = None
+    results = None
     own = scratch.array((conv.own(tile),))
-    if conv.loads:
-        loaded = scratch.array(sizes.padded_shape(tile.groups, tile.rows))
-        if sizes.is_padded:
-            yield partial(loaded.fill, 0)
     if conv.needs_tile:
         results = scratch.array(conv.result_shape(tile))
-    last: Area | None = None
     for area in sizes.areas(tile.groups, tile.rows):
-        if loaded is None or guests is None:
-            source, axes = _image_part(step, sizes, area)
-        else:
-            image = yield from _loaded(guests, sizes, loaded, (area, last), scratch)
-            source, last = image[None], area
-            axes = [
-                axis._replace(size=size, before=0)
-                for axis, size in zip(sizes.axes, image.shape[1:], strict=True)
-            ]
+        source, axes = _image_part(step, sizes, area)
         count = area.rows.stop - area.rows.start
         axes[0] = axes[0]._replace(out=count)
         box = sizes.box(area)
@@ -280,35 +246,6 @@ def compiled_runs(step: Step, conv: CompiledConv) -> Iterator[Run]:
             )
         if guests is not None:
             yield from guests.finish(box, target, scratch)
-
-
-def _loaded(
-    guests: BoundGuests,
-    sizes: Geometry,
-    frame: np.ndarray,
-    areas: tuple[Area, Area | None],
-    scratch: Scratch,
-) -> Generator[Run, None, np.ndarray]:
-    """
-    Yield functions that compute the padded image for an area, and return that image.
-
-    Rows that the previous area has computed, and which are the first rows here, are moved.
-    """
-    area, last = areas
-    source, inside, clear = padded(sizes, area, frame)
-    part, kept = sizes.part(area), 0
-    here = (area.n, area.groups, area.rows.start)
-    if last is not None and (last.n, last.groups, last.rows.stop) == here:
-        start, (earlier, length) = sizes.reach(area.rows)[0], sizes.reach(last.rows)
-        shift = start - earlier
-        if 0 < length - shift <= shift and part[2].start == start:
-            kept = min(length - shift, inside.shape[1])
-            yield partial(np.copyto, source[:, :kept], frame[: len(source), shift : shift + kept])
-    yield from clear
-    if inside.shape[1] > kept:
-        rest = (*part[:2], slice(part[2].start + kept, part[2].stop), *part[3:])
-        yield from guests.load_part(rest, inside[None, :, kept:], scratch)
-    return source
 
 
 def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, list[Axis]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box
 from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.kernels.windows import window_axes
-from arenaplan.run.numpy.registry import Run, Signature, Tensor
+from arenaplan.run.numpy.registry import Signature, Tensor
 
 CALLS, _TILE_CALLS, _GROUP_CALLS = 500.0, 2.2e3, 190.0
 """Nanoseconds for a convolution's calls, for a tile, and for each group in a tile."""
@@ -149,26 +149,6 @@ class Geometry:
             time += element * self.groups * self.depth * columns
             time += _TILE_CALLS * packings * -(-self.groups // groups)
         return time
-
-
-def padded(
-    sizes: Geometry, area: Area, frame: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, list[Run]]:
-    """
-    Return the image under a tile's windows with padding, its inside, and functions that clear rows.
-
-    Parameters
-    ----------
-    frame : array
-        Memory of :meth:`Geometry.padded_shape`, in which all columns of padding are 0.
-    """
-    part, (start, reach) = sizes.part(area), sizes.reach(area.rows)
-    source = frame[: part[1].stop - part[1].start, :reach]
-    low, high = part[2].start - start, max(part[2].stop - start, 0)
-    inner = tuple(slice(axis.before, axis.before + axis.size) for axis in sizes.axes[1:])
-    borders = (source[:, :low], source[:, high:])
-    inside = source[(slice(None), slice(low, high), *inner)]
-    return source, inside, [partial(border.fill, 0) for border in borders if border.size]
 
 
 def even(total: int, most: int) -> int:
