@@ -9,16 +9,21 @@ memory, so that the final state may share memory with the initial state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from math import prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.constants import shared
-from arenaplan.run.numpy.kernels.activations import softsign
+from arenaplan.run.numpy.kernels.activations import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    softplus,
+    softsign,
+)
 from arenaplan.run.numpy.kernels.pieces import in_sequence, invalid, operand
 from arenaplan.run.numpy.kernels.recurrent_compiled import (
     FUNCTIONS,
@@ -120,69 +125,45 @@ Activation: TypeAlias = "Callable[[np.ndarray, np.ndarray], object]"
 """Changes the first argument; the second is scratch memory with the same shape."""
 
 
-def _sigmoid(x: np.ndarray, _: np.ndarray) -> None:
-    np.multiply(x, x.dtype.type(0.5), out=x)  # By tanh: exp overflows for large numbers.
-    np.tanh(x, out=x)
-    np.multiply(x, x.dtype.type(0.5), out=x)
-    np.add(x, x.dtype.type(0.5), out=x)
-
-
-def _affine(alpha: float, beta: float, x: np.ndarray, _: np.ndarray) -> None:
+def _affine(x: np.ndarray, _: np.ndarray, *, alpha: float, beta: float) -> None:
     np.multiply(x, x.dtype.type(alpha), out=x)
     np.add(x, x.dtype.type(beta), out=x)
 
 
-def _leaky_relu(alpha: float, _beta: float, x: np.ndarray, spare: np.ndarray) -> None:
-    np.minimum(x, 0, out=spare)
-    np.multiply(spare, x.dtype.type(alpha), out=spare)
-    np.maximum(x, 0, out=x)
-    np.add(x, spare, out=x)
-
-
-def _thresholded(alpha: float, _beta: float, x: np.ndarray, spare: np.ndarray) -> None:
+def _thresholded(x: np.ndarray, spare: np.ndarray, *, alpha: float) -> None:
     np.greater(x, x.dtype.type(alpha), out=spare, casting="unsafe")
     np.multiply(x, spare, out=x)
 
 
-def _scaled_tanh(alpha: float, beta: float, x: np.ndarray, _: np.ndarray) -> None:
+def _scaled_tanh(x: np.ndarray, _: np.ndarray, *, alpha: float, beta: float) -> None:
     np.multiply(x, x.dtype.type(beta), out=x)
     np.tanh(x, out=x)
     np.multiply(x, x.dtype.type(alpha), out=x)
 
 
-def _hard_sigmoid(alpha: float, beta: float, x: np.ndarray, spare: np.ndarray) -> None:
-    _affine(alpha, beta, x, spare)
-    np.clip(x, 0, 1, out=x)
+def _sigmoid(x: np.ndarray, _: np.ndarray) -> None:
+    _affine(x, _, alpha=0.5, beta=0.0)  # By tanh: exp overflows for large numbers.
+    np.tanh(x, out=x)
+    _affine(x, _, alpha=0.5, beta=0.5)
 
 
-def _elu(alpha: float, _beta: float, x: np.ndarray, spare: np.ndarray) -> None:
-    np.minimum(x, 0, out=spare)
-    np.expm1(spare, out=spare)
-    np.multiply(spare, x.dtype.type(alpha), out=spare)
-    np.maximum(x, 0, out=x)
-    np.add(x, spare, out=x)
-
-
-def _softplus(x: np.ndarray, _: np.ndarray) -> None:
-    np.logaddexp(x, 0, out=x)
-
-
-_PLAIN: dict[str, Activation] = {
-    "relu": lambda x, _: np.maximum(x, 0, out=x),
-    "tanh": lambda x, _: np.tanh(x, out=x),
-    "sigmoid": _sigmoid,
-    "softsign": lambda x, spare: softsign(x, x, spare),
-    "softplus": _softplus,
+_FUNCTIONS: dict[str, tuple[Callable[..., object], Mapping[str, float]]] = {
+    "relu": (lambda x, _: np.maximum(x, 0, out=x), {}),
+    "tanh": (lambda x, _: np.tanh(x, out=x), {}),
+    "sigmoid": (_sigmoid, {}),
+    "softsign": (lambda x, spare: softsign(x, x, spare), {}),
+    "softplus": (lambda x, spare: softplus(x, x, spare), {}),
+    "affine": (_affine, {"alpha": 1.0, "beta": 0.0}),
+    "leakyrelu": (lambda x, spare, alpha: leaky_relu(x, x, spare, alpha=alpha), {"alpha": 0.01}),
+    "thresholdedrelu": (_thresholded, {"alpha": 1.0}),
+    "scaledtanh": (_scaled_tanh, {"alpha": 1.0, "beta": 1.0}),
+    "hardsigmoid": (
+        lambda x, _, **given: hard_sigmoid(x, x, **given),
+        {"alpha": 0.2, "beta": 0.5},
+    ),
+    "elu": (lambda x, spare, alpha: elu(x, x, spare, alpha=alpha), {"alpha": 1.0}),
 }
-_SCALED: dict[str, tuple[Callable[..., None], tuple[float, ...]]] = {
-    "affine": (_affine, (1.0, 0.0)),
-    "leakyrelu": (_leaky_relu, (0.01,)),
-    "thresholdedrelu": (_thresholded, (1.0,)),
-    "scaledtanh": (_scaled_tanh, (1.0, 1.0)),
-    "hardsigmoid": (_hard_sigmoid, (0.2, 0.5)),
-    "elu": (_elu, (1.0,)),
-}
-"""Functions with parameters, and the parameters' defaults."""
+"""Functions that change their first argument, with the defaults of their parameters."""
 
 
 def _activations(step: Step, sizes: _Sizes) -> list[list[Activation]]:
@@ -192,32 +173,24 @@ def _activations(step: Step, sizes: _Sizes) -> list[list[Activation]]:
     names = list(step.attributes.get("activations") or default * sizes.directions)
     if len(names) != count:
         raise invalid(step, f"{len(names)} activations instead of {count}")
-    alphas = iter(step.attributes.get("activation_alpha") or ())
-    betas = iter(step.attributes.get("activation_beta") or ())
+    given = {
+        name: iter(step.attributes.get(f"activation_{name}") or ()) for name in ("alpha", "beta")
+    }
     found: list[Activation] = []
     for name in names:
-        key = name.lower()
-        if key in _PLAIN:
-            found.append(_PLAIN[key])
-        elif key in _SCALED:
-            function, defaults = _SCALED[key]
-            alpha = next(alphas, defaults[0])
-            beta = next(betas, defaults[1]) if len(defaults) > 1 else 0.0
-            found.append(partial(function, alpha, beta))
-        else:
+        if name.lower() not in _FUNCTIONS:
             raise invalid(step, f"activation {name!r} is unknown")
+        function, usual = _FUNCTIONS[name.lower()]
+        parameters = {each: next(given[each], default) for each, default in usual.items()}
+        found.append(partial(function, **parameters))
     return [found[at : at + len(default)] for at in range(0, count, len(default))]
 
 
-_MANY_ROWS = 64
-"""From so many rows on, a product with a transposed matrix is as fast as with a copy."""
-
-
-def _transposed(step: Step, position: int, index: int, *, copies: bool) -> np.ndarray:
+def _transposed(step: Step, position: int, index: int) -> np.ndarray:
     """Return a direction's weights, transposed; constant weights are copied once."""
     weights = operand(step, position)
     view: np.ndarray = weights[index].T
-    if not copies or step.signature.constant[position] is None:
+    if step.signature.constant[position] is None:
         return view
     details = "transposed", index
     copy, _ = shared([weights], details, lambda: (np.ascontiguousarray(view), None))
@@ -285,14 +258,12 @@ class _Direction:
     @cached_property
     def weights(self) -> np.ndarray:
         """The input weights, transposed."""
-        few = prod(self.block.shape[:2]) < _MANY_ROWS
-        return _transposed(self.step, 1, self.index, copies=few)
+        return _transposed(self.step, 1, self.index)
 
     @cached_property
     def recurrence(self) -> np.ndarray:
         """The hidden state weights, transposed."""
-        few = self.sizes.batch < _MANY_ROWS
-        return _transposed(self.step, 2, self.index, copies=few)
+        return _transposed(self.step, 2, self.index)
 
     def _block(self, scratch: Scratch) -> np.ndarray:
         room = scratch.left
@@ -470,28 +441,21 @@ class _Cell(_Direction):
         np.matmul(self.hidden, self.recurrence, out=self.product)
         np.add(gates, self.product, out=gates)
         taken, shown, kept, new = (self.gate(gates, index) for index in range(4))
-        if self.peepholes is None and not self.couples:
-            self.activate(0, gates[:, : 3 * self.sizes.hidden])
+        self.peep(self.cell, taken, 0)
+        self.activate(0, taken)
+        if self.couples:
+            np.subtract(1, taken, out=kept)
         else:
-            self.peep(self.cell, taken, 0)
-            self.activate(0, taken)
-            if self.couples:
-                np.subtract(1, taken, out=kept)
-            else:
-                self.peep(self.cell, kept, 2)
-                self.activate(0, kept)
+            self.peep(self.cell, kept, 2)
+            self.activate(0, kept)
         self.activate(1, new)
         np.multiply(new, taken, out=new)
-        if self.lengths is None:
-            cell = self.cell
-            np.multiply(cell, kept, out=cell)
-        else:  # A finished sequence's cell stays.
-            cell = kept
-            np.multiply(kept, self.cell, out=kept)
+        # A finished sequence's cell stays.
+        cell = self.cell if self.lengths is None else kept
+        np.multiply(kept, self.cell, out=cell)
         np.add(cell, new, out=cell)
-        if self.peepholes is not None or self.couples:
-            self.peep(cell, shown, 1)
-            self.activate(0, shown)
+        self.peep(cell, shown, 1)
+        self.activate(0, shown)
         self.changed = cell
         np.copyto(self.fresh, cell)
         self.functions[2](self.fresh, self.spare[:, : self.sizes.hidden])
