@@ -18,7 +18,7 @@ import numpy as np
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import SINKS
-from arenaplan.run.numpy.kernels.conv_tiles import FLOPS
+from arenaplan.run.numpy.kernels.conv_tiles import FLOPS, worthwhile
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import Run, Signature, Step, Tensor, scratch_bytes
@@ -174,12 +174,8 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     if _is_empty(signature):
         return []
     sizes = _geometry(signature)
-    choices: list[Choice] = []
-    for limit in _TILES:
-        tile = sizes.tile(limit)
-        choice = Choice(sizes.bytes(*tile), sizes.cost(*tile))
-        if not choices or choice.cost < choices[-1].cost:
-            choices.append(choice)
+    tiles = map(sizes.tile, _TILES)
+    choices = worthwhile(Choice(sizes.bytes(*tile), sizes.cost(*tile)) for tile in tiles)
     cache = sizes.cache_bytes()
     return [choices, [Choice(cache, 0.0)]] if cache else [choices]
 

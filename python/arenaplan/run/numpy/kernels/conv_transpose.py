@@ -18,7 +18,7 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box, Footprint, Uncuttable, whole
 from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.cuts import conv_transpose_channels
-from arenaplan.run.numpy.kernels.conv_tiles import FLOPS
+from arenaplan.run.numpy.kernels.conv_tiles import FLOPS, worthwhile
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.kernels.windows import auto_pad_of, ints
@@ -134,13 +134,8 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     if image is None or output is None or 0 in output.shape or 0 in image.shape:
         return []
     sizes = transposed_geometry(signature)
-    choices: list[Choice] = []
-    for limit in _TILES:
-        rows = sizes.rows(limit)
-        choice = Choice(sizes.bytes(rows), sizes.cost(rows))
-        if not choices or choice.cost < choices[-1].cost:
-            choices.append(choice)
-    return [choices]
+    tiles = map(sizes.rows, _TILES)
+    return [worthwhile(Choice(sizes.bytes(rows), sizes.cost(rows)) for rows in tiles)]
 
 
 def _image_rows(signature: Signature, box: Box) -> slice:

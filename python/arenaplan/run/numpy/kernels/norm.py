@@ -14,6 +14,7 @@ from arenaplan.graph import Choice
 from arenaplan.run.numpy.affine import COMPOSED, normalization
 from arenaplan.run.numpy.compiled import is_enabled
 from arenaplan.run.numpy.cuts import PER_CHANNEL, ROWS
+from arenaplan.run.numpy.kernels.conv_tiles import worthwhile
 from arenaplan.run.numpy.kernels.pieces import (
     address,
     in_sequence,
@@ -379,15 +380,13 @@ def _declare_lrn(signature: Signature) -> Sequence[Sequence[Choice]]:
     source = signature.input(0)
     if source is None or 0 in source.shape:
         return []
-    choices: list[Choice] = []
+    ways = []
     for limit in (min(negligible(signature), _LRN_BLOCKS[0]), *_LRN_BLOCKS):
         pixels = _lrn_pixels(source.shape, limit, source.dtype.itemsize)
         blocks = source.shape[0] * -(-prod(source.shape[2:]) // pixels)
         size = 2 * scratch_bytes((source.shape[1], pixels), source.dtype)
-        choice = Choice(size, prod(source.shape) + (1e4 + 1e2 * source.shape[1]) * blocks)
-        if not choices or choice.cost < choices[-1].cost:
-            choices.append(choice)
-    return [choices]
+        ways.append(Choice(size, prod(source.shape) + (1e4 + 1e2 * source.shape[1]) * blocks))
+    return [worthwhile(ways)]
 
 
 @heavy_kernel("LRN", workspace=_declare_lrn, cut=NEIGHBORS)

@@ -24,6 +24,7 @@ from arenaplan.run.numpy.kernels.activations import (
     softplus,
     softsign,
 )
+from arenaplan.run.numpy.kernels.conv_tiles import worthwhile
 from arenaplan.run.numpy.kernels.pieces import in_sequence, invalid, operand
 from arenaplan.run.numpy.kernels.recurrent_compiled import (
     FUNCTIONS,
@@ -109,14 +110,12 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
         return []
     fixed = sum(scratch_bytes(shape, x.dtype) for shape in sizes.fixed())
     fixed += scratch_bytes((sizes.batch, 1), np.bool_)
-    choices: list[Choice] = []
-    compiled = is_compiled(signature)
+    compiled, ways = is_compiled(signature), []
     for room in _BLOCKS:
         steps = sizes.block(room, x.dtype.itemsize)
         size = fixed + scratch_bytes(sizes.block_shape(steps), x.dtype)
-        if not choices or size < choices[-1].bytes:
-            choices.append(Choice(size, sizes.nanoseconds(steps, compiled=compiled)))
-    return [choices]
+        ways.append(Choice(size, sizes.nanoseconds(steps, compiled=compiled)))
+    return [worthwhile(ways)]
 
 
 # -- activations ---------------------------------------------------------------------------

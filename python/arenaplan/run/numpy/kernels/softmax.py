@@ -87,17 +87,14 @@ def softmax(step: Step) -> Run | None:
     source, output = source.reshape(layout), output.reshape(layout)
     work: list[Run] = []
     if behind == 1:
-        ones = np.ones(along, source.dtype)
         for start in range(0, before, rows):
             cut = slice(start, min(start + rows, before))
-            work += _block(source[cut, :, 0], output[cut, :, 0], memory, powers, -1, ones)
+            work += _block(source[cut, :, 0], output[cut, :, 0], memory, powers, -1)
     else:
         for outer in range(before):
             for start in range(0, behind, rows):
                 cut = slice(start, min(start + rows, behind))
-                work += _block(
-                    source[outer, :, cut], output[outer, :, cut], memory, powers, 0, None
-                )
+                work += _block(source[outer, :, cut], output[outer, :, cut], memory, powers, 0)
     return in_sequence(*work)
 
 
@@ -128,23 +125,15 @@ def _block(
     memory: np.ndarray,
     powers: np.ndarray | None,
     axis: int,
-    ones: np.ndarray | None,
 ) -> Iterator[Run]:
-    """
-    Yield the passes over a block with the summed axis first or last.
-
-    Products with ``ones`` are sums along rows, several times faster than a reduction.
-    """
+    """Yield the passes over a block with the summed axis first or last."""
     value = memory[: source.shape[1 + axis]]
     spread = value[:, None] if axis else value
     exponentials = output if powers is None else powers[: source.size].reshape(source.shape)
     yield partial(np.maximum.reduce, source, axis, None, value)
     yield partial(np.subtract, source, spread, output)
     yield partial(np.exp, output, exponentials)
-    if ones is None:
-        yield partial(np.add.reduce, exponentials, axis, None, value)
-    else:
-        yield partial(np.matmul, exponentials, ones, value)
+    yield partial(np.add.reduce, exponentials, axis, None, value)
     if powers is None:
         yield partial(np.divide, output, spread, output)
     else:
