@@ -3,15 +3,14 @@
 
 use alloc::{vec, vec::Vec};
 
+use super::closure::Closure;
+use super::moved_runs::{TriedMoves, moved_runs};
 use super::narrow_ids::{NONE, at, narrow};
 use super::sequence::{Evaluation, Instance, repeated, without};
 use super::sequence_model::SequenceModel;
 use super::starts::repaired;
-use super::trial::{Trial, TrialFigures};
+use super::trial::{Trial, TrialFigures, rate};
 use crate::pack::Budget;
-
-/// Most nodes that one change runs again.
-const MOST_NODES: usize = 200;
 
 /// Promising changes that are evaluated.
 const EVALUATED: usize = 10;
@@ -53,8 +52,10 @@ struct DroppedValue {
 
 /// Changes a sequence until at most `budget` bytes are live; `None` if no change helps.
 ///
-/// Each step drops, at the highest position, the value with the largest gain per cost: the bytes
-/// above the budget, summed over positions, that the change removes.
+/// Each step moves an execution across the highest position without more work. If no such move helps,
+/// the step takes the change with the largest gain per cost: a value that is dropped, or a move that
+/// makes operands again. The gain is the bytes above the budget, summed over positions, that the
+/// change removes.
 pub(super) fn reduced(
     model: &SequenceModel,
     sequence: &[u32],
@@ -65,6 +66,7 @@ pub(super) fn reduced(
     let mut sequence = sequence.to_vec();
     let mut trial = Trial::new(model);
     let mut other = Evaluation::default();
+    let mut tried = TriedMoves::default();
     if !trial.run(&sequence) {
         return None;
     }
@@ -72,53 +74,79 @@ pub(super) fn reduced(
         if trial.now.cost > most_cost {
             return None;
         }
-        let (excess, cost) = (trial.now.excess(budget), trial.now.cost);
-        let mut best: Option<(u128, u64, Vec<u32>)> = None;
-        let mut changes = changes(model, &sequence, &trial.now, budget);
-        let rank = |change: &DroppedValue| rate(change.cost, change.saved);
-        changes.sort_by_key(|change| (rank(change), change.before));
-        for change in changes.into_iter().take(EVALUATED) {
+        let mut best = BestChange::new(&trial.now, budget);
+        for moved in moved_runs(model, &sequence, &trial.now, budget, &tried) {
             if !work.spend(sequence.len()) {
                 return None;
             }
-            let mut longer = None;
-            let simple = model
-                .paging
-                .is_none()
-                .then(|| trial.with(&sequence, change.before, &change.nodes, budget));
-            let found = simple.flatten().or_else(|| {
+            let longer = moved.applied(model, &sequence).filter(|it| other.run(model, it));
+            let figures = TrialFigures::of(&other, budget);
+            if !longer.is_some_and(|longer| best.offer(figures, || longer)) {
+                tried.add(&moved, &sequence);
+            }
+        }
+        if !best.is_free() {
+            let changes = changes(model, &sequence, &trial.now, budget);
+            for change in changes.into_iter().take(EVALUATED) {
+                if !work.spend(sequence.len()) {
+                    return None;
+                }
+                let simple = model
+                    .paging
+                    .is_none()
+                    .then(|| trial.with(&sequence, change.before, &change.nodes, budget));
+                if let Some(found) = simple.flatten() {
+                    best.offer(found, || change.applied(&sequence));
+                    continue;
+                }
                 let mut whole = change.applied(&sequence);
                 if !other.run(model, &whole) {
                     whole = repaired(model, &whole);
                     if !other.run(model, &whole) {
-                        return None;
+                        continue;
                     }
                 }
-                longer = Some(whole);
-                Some(TrialFigures {
-                    peak: other.peak,
-                    cost: other.cost,
-                    excess: other.excess(budget),
-                })
-            });
-            let Some(found) = found else { continue };
-            let is_lower = found.excess < excess;
-            let more = found.cost.saturating_sub(cost);
-            let is_better = best.as_ref().is_none_or(|(gain, other, _)| {
-                // gain / cost > other gain / other cost
-                (excess - found.excess.min(excess)).saturating_mul(u128::from(*other + 1))
-                    > gain.saturating_mul(u128::from(more + 1))
-            });
-            if is_lower && is_better {
-                let longer = longer.unwrap_or_else(|| change.applied(&sequence));
-                best = Some((excess - found.excess, more, longer));
+                best.offer(TrialFigures::of(&other, budget), || whole);
             }
         }
-        (_, _, sequence) = best?;
+        sequence = best.sequence?;
         let is_valid = trial.run(&sequence);
         debug_assert!(is_valid);
     }
     Some(sequence)
+}
+
+/// The change with the largest gain per cost so far.
+struct BestChange {
+    excess: u128,
+    cost: u64,
+    gain: u128,
+    more: u64,
+    sequence: Option<Vec<u32>>,
+}
+
+impl BestChange {
+    fn new(now: &Evaluation, budget: u64) -> Self {
+        let (excess, cost) = (now.excess(budget), now.cost);
+        Self { excess, cost, gain: 0, more: u64::MAX, sequence: None }
+    }
+
+    /// Returns whether the change costs nothing.
+    const fn is_free(&self) -> bool {
+        self.more == 0
+    }
+
+    /// Takes a change if the change is better, and returns whether the change has a gain.
+    fn offer(&mut self, found: TrialFigures, sequence: impl FnOnce() -> Vec<u32>) -> bool {
+        let gain = self.excess.saturating_sub(found.excess);
+        let more = found.cost.saturating_sub(self.cost);
+        // gain / cost > best gain / best cost
+        let own = gain.saturating_mul(u128::from(self.more.saturating_add(1)));
+        if gain > 0 && own > self.gain.saturating_mul(u128::from(more) + 1) {
+            (self.gain, self.more, self.sequence) = (gain, more, Some(sequence()));
+        }
+        gain > 0
+    }
 }
 
 impl DroppedValue {
@@ -140,19 +168,14 @@ impl DroppedValue {
     }
 }
 
-/// Returns a cost per saved byte and step, as a number to compare.
-fn rate(cost: u64, saved: u128) -> u128 {
-    ((u128::from(cost) + 1) << 40) / saved.max(1)
-}
-
-/// Returns the changes that lower the highest position.
+/// Returns the drops that lower the highest position: ascending cost per saved byte.
 fn changes(
     model: &SequenceModel,
     sequence: &[u32],
     now: &Evaluation,
     budget: u64,
 ) -> Vec<DroppedValue> {
-    let top = now.live.iter().position(|&live| live == now.peak).unwrap_or(0);
+    let top = now.highest();
     let count = now.instances.len();
     let is_used_at = |position: usize| {
         let (from, to) = now.reads_at(position);
@@ -234,119 +257,8 @@ fn changes(
             changes.push(DroppedValue { before, nodes, out, cost, saved: saved(before) });
         }
     }
+    changes.sort_by_key(|change| (rate(change.cost, change.saved), change.before));
     changes
-}
-
-/// Finds the nodes that must run again before a value can be read.
-struct Closure<'a> {
-    model: &'a SequenceModel,
-    now: &'a Evaluation,
-    top: usize,
-    /// For each node: the number of the last search that met the node.
-    met: Vec<u32>,
-    searches: u32,
-}
-
-impl<'a> Closure<'a> {
-    fn new(model: &'a SequenceModel, now: &'a Evaluation, top: usize) -> Self {
-        Self { model, now, top, met: vec![0; model.nodes.len()], searches: 0 }
-    }
-
-    /// Returns the nodes that make `values` again before a position, without the instance
-    /// `dropped`, in a valid order, and the cost. The value `leaving` will have been copied to the
-    /// slow memory.
-    fn of(
-        &mut self,
-        values: &[u32],
-        dropped: u32,
-        before: u32,
-        leaving: u32,
-    ) -> Option<(Vec<u32>, u64)> {
-        self.searches += 1;
-        let mut nodes = Vec::new();
-        let mut cost = 0_u64;
-        // Nodes are pushed twice: at the second visit the operands are there.
-        let mut pending: Vec<(u32, bool)> = Vec::new();
-        for &value in values {
-            pending.push((self.maker(value, before, leaving), false));
-        }
-        while let Some((node, is_ready)) = pending.pop() {
-            if node == NONE || !self.model.nodes[at(node)].is_pure {
-                return None;
-            }
-            if is_ready {
-                if nodes.len() >= MOST_NODES {
-                    return None;
-                }
-                nodes.push(node);
-                cost = cost.saturating_add(self.model.nodes[at(node)].cost);
-                continue;
-            }
-            if core::mem::replace(&mut self.met[at(node)], self.searches) == self.searches {
-                continue;
-            }
-            pending.push((node, true));
-            if self.model.is_copy(node) {
-                continue;
-            }
-            for &read in &self.model.nodes[at(node)].reads {
-                if !self.is_there(read, dropped, before) {
-                    let producer = self.maker(read, before, leaving);
-                    if producer == NONE {
-                        return None;
-                    }
-                    if self.met[at(producer)] != self.searches {
-                        pending.push((producer, false));
-                    }
-                }
-            }
-            if pending.len() > 4 * MOST_NODES {
-                return None;
-            }
-        }
-        Some((nodes, cost))
-    }
-
-    /// Returns the node that makes a value again before a position: the node that copies the value
-    /// back, if the value has left, or is `leaving`, and copying costs no more than the producer.
-    fn maker(&self, value: u32, before: u32, leaving: u32) -> u32 {
-        let producer = self.model.producer[at(value)];
-        let Some((_, back)) = self.model.paging.as_ref().and_then(|paging| paging.nodes_of(value))
-        else {
-            return producer;
-        };
-        let cost = |node: u32| self.model.nodes[at(node)].cost;
-        let is_cheap = producer == NONE
-            || !self.model.nodes[at(producer)].is_pure
-            || cost(back) <= cost(producer);
-        if value == leaving || is_cheap && self.has_left(value, before) { back } else { producer }
-    }
-
-    /// Returns whether a value was copied to the slow memory before a position.
-    fn has_left(&self, value: u32, before: u32) -> bool {
-        let pair = self.model.paging.as_ref().and_then(|paging| paging.nodes_of(value));
-        let copy = pair.and_then(|(out, _)| self.model.nodes[at(out)].writes.first());
-        let binding = copy.map_or(NONE, |&copy| self.now.latest[at(copy)]);
-        binding != NONE && self.now.bindings[at(binding)].position < before
-    }
-
-    /// Returns whether a value can be read before a position, without bytes at the top.
-    fn is_there(&self, value: u32, dropped: u32, before: u32) -> bool {
-        let mut binding = self.now.latest[at(value)];
-        while binding != NONE && self.now.bindings[at(binding)].position >= before {
-            let found = self.now.bindings[at(binding)];
-            if found.position == 0 && found.before == NONE {
-                break;
-            }
-            binding = found.before;
-        }
-        if binding == NONE {
-            return self.model.producer[at(value)] == NONE;
-        }
-        let instance = self.now.bindings[at(binding)].instance;
-        instance == NONE
-            || instance != dropped && at(self.now.instances[at(instance)].last) > self.top
-    }
 }
 
 /// Leaves out executions that are not needed within `budget`, the dearest first.

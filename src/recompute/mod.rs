@@ -19,9 +19,11 @@
 //! [`Recompute::bound`] is a proven lower bound of the extra work over all schedules: see
 //! `cost_bound.rs`.
 
+mod closure;
 mod cost_bound;
 mod cut;
 mod greedy;
+mod moved_runs;
 mod narrow_ids;
 mod node_orders;
 mod paged_values;

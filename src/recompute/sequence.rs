@@ -78,6 +78,11 @@ impl Evaluation {
         self.live.iter().map(|&live| u128::from(live.saturating_sub(budget))).sum()
     }
 
+    /// Returns the first position with the most live bytes.
+    pub(super) fn highest(&self) -> usize {
+        self.live.iter().position(|&live| live == self.peak).unwrap_or(0)
+    }
+
     /// Returns the range of the reads at a position.
     pub(super) fn reads_at(&self, position: usize) -> (usize, usize) {
         (at(self.first_read[position]), at(self.first_read[position + 1]))

@@ -27,6 +27,18 @@ pub(super) struct TrialFigures {
     pub(super) excess: u128,
 }
 
+impl TrialFigures {
+    /// Returns the figures of an evaluated sequence.
+    pub(super) fn of(now: &Evaluation, budget: u64) -> Self {
+        Self { peak: now.peak, cost: now.cost, excess: now.excess(budget) }
+    }
+}
+
+/// Returns a cost per saved byte and step, as a number to compare.
+pub(super) fn rate(cost: u64, saved: u128) -> u128 {
+    ((u128::from(cost) + 1) << 40) / saved.max(1)
+}
+
 /// A sequence to evaluate changes of, one change at a time. The model has no copies.
 pub(super) struct Trial<'a> {
     model: &'a SequenceModel,
@@ -615,11 +627,7 @@ mod tests {
     fn figures(model: &SequenceModel, sequence: &[u32], budget: u64) -> Option<TrialFigures> {
         let mut all = Evaluation::default();
         let is_valid = all.run(model, sequence);
-        is_valid.then(|| TrialFigures {
-            peak: all.peak,
-            cost: all.cost,
-            excess: all.excess(budget),
-        })
+        is_valid.then(|| TrialFigures::of(&all, budget))
     }
 
     #[test]
