@@ -8,8 +8,8 @@
 //! many bytes are retained) are found, and the first sequences are made: by minimum cuts over
 //! prices for retained bytes, with the segments by Chen et al. (2016), with MXNet's mirror, and
 //! with chain reversal by Griewank and Walther (2000). [`Recompute::within`] improves the best of
-//! these sequences. Values at the highest step are dropped and made again before the next reader,
-//! by the largest gain per cost. Superfluous executions are left out. Both are repeated after
+//! these sequences. Executions move across the highest step, and values there are dropped and made
+//! again before the next reader, by the largest gain per cost. Superfluous executions are left out. Both are repeated after
 //! undoing a part. This search runs once, over a grid of falling budgets: see `stairs.rs`. The
 //! formulation with retention intervals is that of Moccasin (Bartan et al. 2023); the problem is
 //! that of Checkmate (Jain et al. 2020).
