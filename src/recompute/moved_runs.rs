@@ -28,6 +28,9 @@ const TARGETS: usize = 2;
 /// Most moves that are evaluated at a time.
 const EVALUATED: usize = 4;
 
+/// The part of all bytes above the budget that a move must promise to save, as a divisor.
+const PROMISED: u128 = 8;
+
 /// An execution that moves across the highest position.
 pub(super) struct MovedRun {
     /// The position of the execution.
@@ -122,9 +125,10 @@ pub(super) fn moved_runs(
     tried: &TriedMoves,
 ) -> Vec<MovedRun> {
     let search = MoveSearch { model, sequence, now, budget, top: now.highest() };
+    let least = (now.excess(budget) / PROMISED).max(1);
     let mut moves = search.earlier();
     moves.extend(search.later());
-    moves.retain(|it| it.saved > 0 && !tried.0.contains(&it.name(sequence)));
+    moves.retain(|it| it.saved >= least && !tried.0.contains(&it.name(sequence)));
     moves.sort_by_key(|it| (rate(it.cost, it.saved), it.to, it.from));
     moves.truncate(EVALUATED);
     moves

@@ -93,7 +93,7 @@ impl SequenceSearch<'_> {
     fn budgets(&self) -> Vec<u64> {
         let (most, least) = (self.plain.peak, self.model.floor());
         let size = self.plain.sequence.len().max(1);
-        let wanted = (40_000 / size).clamp(10, 128);
+        let wanted = (28_000 / size).clamp(10, 128);
         let mut parts = if size > LARGE { PARTS } else { 2 * PARTS };
         loop {
             let budgets = (1..parts).rev().map(|part| portion(most, part, parts));
