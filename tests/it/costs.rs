@@ -186,7 +186,7 @@ impl Costs for Calls {
     fn step(&self, nodes: &[NodeId], form: StepForm<'_>) -> Option<StepCost> {
         match form {
             StepForm::Continued if nodes.len() == 3 => {
-                Some(StepCost { workspaces: Vec::new(), ways: vec![self.0.clone()] })
+                Some(StepCost { workspaces: Vec::new(), ways: vec![self.0] })
             }
             StepForm::Whole if nodes.len() == 1 => Some(StepCost::of_time(10)),
             _ => None,
