@@ -1792,6 +1792,14 @@ class Plan:
         Allocate the arenas for all spaces, side by side, or only the arena for ``space``.
         """
     @property
+    def continued(self, /) -> list[int]:
+        """
+        The node of each step that continues the step before, in step order.
+
+        A runner performs both in one call: the result replaces the only value that the step before
+        made, which nothing else reads.
+        """
+    @property
     def covers(self, /) -> Covers:
         """
         The part of the model that was planned, as stated by the graph.

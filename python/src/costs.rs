@@ -64,6 +64,7 @@ impl arenaplan::choose::Costs for Costs {
                 let strips = Strips::of(last, strips);
                 costs.call_method1("step_in_strips", (nodes, strips))?.extract()
             }
+            StepForm::Continued => costs.call_method1("step_continued", (nodes,))?.extract(),
             form => {
                 let staged = matches!(form, StepForm::Staged);
                 costs.call_method1("step", (nodes, staged))?.extract()

@@ -313,6 +313,15 @@ impl Plan {
         steps.filter(|step| step.shares.iter().any(is_overlap)).map(|step| step.node).collect()
     }
 
+    /// The node of each step that continues the step before, in step order.
+    ///
+    /// A runner performs both in one call: the result replaces the only value that the step before
+    /// made, which nothing else reads.
+    #[getter]
+    fn continued(&self) -> Vec<u32> {
+        self.inner.continued().into_iter().map(u32::from).collect()
+    }
+
     /// The strips of each step that runs strip by strip, in step order.
     #[getter]
     fn strips(&self) -> Vec<Strips> {

@@ -57,6 +57,8 @@
 //!   `caller_memory.rs`);
 //! - each placement respects its pin, its alignment and the end of its arena;
 //! - each value that replaces an input or a state has the same address;
+//! - a step that continues the step before replaces the only result of that step, which nothing else
+//!   reads (`continued_steps.rs`);
 //! - values share bytes as the plan says, and no two values without shared bytes are in the same
 //!   line of `alignment` bytes at the same step (`layout.rs`);
 //! - the replay refuses no step, and after the last step holds all outputs, the states and kept
@@ -81,6 +83,7 @@ mod bound;
 mod caller_memory;
 mod claims;
 mod contents;
+mod continued_steps;
 mod edges;
 mod layout;
 mod needs;
@@ -216,6 +219,7 @@ impl Plan {
         self.check_move_cost(graph, &units)?;
         Replay::new(self, graph).run(&units)?;
         self.check_shares(&units)?;
+        self.check_continued(&units)?;
         self.check_write_backs(graph)?;
         self.check_lines(graph, &joined)?;
         self.check_timetable(graph, &units)?;

@@ -55,7 +55,8 @@ impl Plan {
         }
         for step in &self.steps {
             let name = || quoted(&step.name);
-            if !step.fused.is_empty() && target.granularity() == Granularity::Node {
+            let is_one_of_several = !step.fused.is_empty() || step.continues;
+            if is_one_of_several && target.granularity() == Granularity::Node {
                 return refuse(format!("step {} runs several nodes as one", name()));
             }
             if step.strips.is_some() && target.granularity() != Granularity::Tile {

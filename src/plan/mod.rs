@@ -300,6 +300,10 @@ pub struct PlanStep {
     /// The strips of a fused group; `None` if the group runs piece by piece.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub strips: Option<Strips>,
+    /// Whether a runner performs the node in one call with the step before: the result replaces the
+    /// only value that the step before made, and every value keeps its place.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "core::ops::Not::not"))]
+    pub continues: bool,
 }
 
 impl PlanStep {
@@ -509,6 +513,12 @@ impl Plan {
     /// Returns the last node of each step whose output overlaps an input at a distance.
     pub fn overlapped(&self) -> Vec<NodeId> {
         let steps = self.steps.iter().filter(|step| step.is_overlapped());
+        steps.map(|step| NodeId::from(step.node)).collect()
+    }
+
+    /// Returns the node of each step that [continues](PlanStep::continues) the step before.
+    pub fn continued(&self) -> Vec<NodeId> {
+        let steps = self.steps.iter().filter(|step| step.continues);
         steps.map(|step| NodeId::from(step.node)).collect()
     }
 

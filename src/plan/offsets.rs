@@ -80,6 +80,7 @@ impl Plan {
                 outputs: node.outputs().iter().map(|output| output.map(u32::from)).collect(),
                 shares,
                 strips: None,
+                continues: false,
             }
         });
         let steps: Vec<_> = steps.collect();

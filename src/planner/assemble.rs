@@ -149,6 +149,7 @@ pub(super) fn steps(
                 .iter()
                 .find(|(node, _)| node == last && !fused.is_empty())
                 .map(|(_, strips)| strips.clone()),
+            continues: false,
         });
     }
     steps

@@ -177,3 +177,48 @@ fn a_step_is_asked_for_once_in_a_plan() {
     let (graph, costs) = (perceptron(3), Once::default());
     Planner::new().target(&Target::NUMPY).costs(&costs).plan(&graph).unwrap();
 }
+
+/// A runner whose calls for some nodes take so long, in so many bytes.
+#[derive(Debug)]
+struct Calls(Way);
+
+impl Costs for Calls {
+    fn step(&self, nodes: &[NodeId], form: StepForm<'_>) -> Option<StepCost> {
+        match form {
+            StepForm::Continued if nodes.len() == 3 => {
+                Some(StepCost { workspaces: Vec::new(), ways: vec![self.0] })
+            }
+            StepForm::Whole if nodes.len() == 1 => Some(StepCost::of_time(10)),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn a_step_continues_the_step_before_if_one_call_takes_no_longer() {
+    let mut builder = Graph::builder("continued");
+    let mut array =
+        |name, kind| builder.add_value(Value::new(name, kind, DType::FLOAT32, [64, 64]).unwrap());
+    let x = array("x", ValueKind::Input);
+    let [a, b, y] = ["a", "b", "y"].map(|name| array(name, ValueKind::Activation));
+    builder.add_node(Node::new("a", "Conv").reads([x]).writes([a]));
+    builder.add_node(Node::new("b", "Scale").reads([a]).writes([b]).in_place(0, 0));
+    builder.add_node(Node::new("y", "Relu").reads([b]).writes([y]).in_place(0, 0));
+    builder.add_output(y);
+    let graph = builder.build().unwrap();
+    let plan = |bytes, time| {
+        let costs = Calls(Way { bytes, time });
+        Planner::new().target(&Target::NUMPY).costs(&costs).plan(&graph).unwrap()
+    };
+    let together = plan(0, 30);
+    let names: Vec<_> = together.steps().iter().filter(|step| step.continues).collect();
+    assert_eq!(names.iter().map(|step| &*step.name).collect::<Vec<_>>(), ["b", "y"]);
+    let json = together.to_json();
+    assert_eq!(Plan::from_json(json.as_bytes()).unwrap(), together);
+    for (bytes, time) in [(0, 40), (64, 30)] {
+        let apart = plan(bytes, time);
+        assert_eq!(apart.continued(), []);
+        assert_eq!(apart.placements(), together.placements());
+        assert!(!apart.to_json().contains("continues"));
+    }
+}

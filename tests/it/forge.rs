@@ -54,6 +54,7 @@ const FIELDS: &[&str] = &[
     "max_slowdown",
     "shares",
     "strips",
+    "continues",
     "input",
     "output",
     "rule",

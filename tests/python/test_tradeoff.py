@@ -199,6 +199,9 @@ class Machine:
         slot = (ap.graph.Choice(64 * len(nodes), 1.0),)
         return costs.StepCost((slot,), [costs.Way(64 * len(nodes), seconds * 10**9)])
 
+    def step_continued(self, nodes: Sequence[int]) -> None:
+        return None
+
     def step_in_strips(self, nodes: Sequence[int], strips: ap.Strips) -> None:
         return None
 

@@ -83,6 +83,14 @@ class Costs(Protocol):
             Whether the output overlaps an input at a distance.
         """
 
+    def step_continued(self, nodes: Sequence[int]) -> StepCost | None:
+        """
+        Return the cost of nodes of which each replaces the result of the node before, in one call.
+
+        The first node may take over an input as if alone; all work in its first scratch buffer.
+        ``None`` if no kernel runs the nodes so.
+        """
+
     def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
         """
         Return the cost of nodes that run strip by strip; line buffers are in the first buffer.

@@ -57,6 +57,13 @@ impl<'a> KnownCosts<'a> {
         self.strips(nodes, strips).is_some()
     }
 
+    /// Returns the least time of nodes that continue one another in at most `room` bytes of scratch
+    /// memory; `None` if the runner has no kernel for that.
+    pub(crate) fn continued_within(&self, nodes: &[NodeId], room: u64) -> Option<u64> {
+        let cost = self.runner.step(nodes, StepForm::Continued)?;
+        cost.ways.iter().filter(|way| way.bytes <= room).map(|way| way.time).min()
+    }
+
     /// Returns the ways to run a step piece by piece, scratch memory rounded up to the alignment.
     pub(super) fn ways(&self, nodes: &[NodeId], staged: bool, alignment: Alignment) -> Vec<Way> {
         rounded(self.step(nodes, staged).as_deref(), alignment)

@@ -30,6 +30,9 @@ pub enum StepForm<'a> {
     /// Piece by piece, with the output over an input at a distance: each piece waits in scratch
     /// memory.
     Staged,
+    /// Piece by piece, each result in the bytes of the result before. The first node may take over an
+    /// input as if alone, and all nodes work in the first scratch buffer of the first node.
+    Continued,
     /// Strip by strip. The first scratch buffer holds the line buffers.
     Strips(&'a Strips),
 }

@@ -7,6 +7,7 @@
 //! fits, and bisection finds the smallest size whose steps together are within the limit. A plan
 //! with these ways is packed and estimated again.
 
+mod continued;
 mod faster;
 mod maker;
 mod row_strips;
@@ -24,6 +25,7 @@ use crate::choose::time::KnownCosts;
 use crate::graph::Graph;
 use crate::pack::Status;
 use crate::plan::{Plan, Technique, Techniques, TimeEstimate, WorkspacePolicy};
+use continued::mark_continued;
 use faster::{bytes_within, faster};
 use maker::{Finish, Maker, Timed};
 use row_strips::in_strips;
@@ -74,6 +76,7 @@ pub(super) fn chosen(context: &Context<'_>, graph: &Graph, costs: &dyn Costs) ->
         {
             search.skipped = search.skipped.with(Technique::Streaming);
         }
+        mark_continued(graph, &known, &mut chosen.plan)?;
         check(&known, graph, &chosen.plan)?;
         Ok(chosen)
     })
@@ -91,7 +94,8 @@ pub(super) fn with_steps(
         let maker = Maker::new(context, graph, &known)?;
         let draft = maker.draft(context.options.optimize, Some(steps), context.strips)?;
         let finish = Finish { steps: Some(steps.to_vec()), ..maker.unchanged(context.strips) };
-        let plan = maker.finish(&draft, finish)?.plan;
+        let mut plan = maker.finish(&draft, finish)?.plan;
+        mark_continued(graph, &known, &mut plan)?;
         check(&known, graph, &plan)?;
         Ok(plan)
     })

@@ -7,6 +7,7 @@
 
 mod claims;
 mod contents;
+mod continued;
 mod fields;
 mod groups;
 mod layout;

@@ -52,6 +52,10 @@ class CupyCosts:
         ]
         return StepCost(lowering.slots, ways)
 
+    def step_continued(self, nodes: Sequence[int]) -> None:
+        """Return nothing: a launch performs one step."""
+        return
+
     def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> None:
         """Return nothing: steps never run strip by strip."""
         return

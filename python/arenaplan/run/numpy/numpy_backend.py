@@ -12,14 +12,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 from arenaplan.formats.partial import decides
 from arenaplan.graph import Choice, Graph, Node
 from arenaplan.graph.costs import RowKernel, StepCost, Way
 from arenaplan.planner.bodies import DOMAIN, bodies_of
-from arenaplan.run.numpy.groups import Group, NotAGroup, group_of, is_in_order
+from arenaplan.run.numpy.groups import (
+    Group,
+    NotAGroup,
+    continued_group,
+    group_of,
+    is_in_order,
+    runs_of,
+)
 from arenaplan.run.numpy.narrow_steps import narrow_steps
 from arenaplan.run.numpy.regions import ROW_MOVES, region_of
 from arenaplan.run.numpy.registry import (
@@ -40,6 +47,8 @@ from arenaplan.run.numpy.timing import nanoseconds
 if TYPE_CHECKING:
     from arenaplan import _core
     from arenaplan._core import Plan, Strips
+
+_Form: TypeAlias = Literal["whole", "staged", "continued"]
 
 _FEW = 64
 """Elements of a constant that are looked at, since kernels may depend on them: axes, sizes."""
@@ -74,20 +83,30 @@ class NumpyCosts:
 
     def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
         """Return the cost of a step; ``None`` if no kernel runs it, or it is no group."""
+        return self._cost(nodes, "staged" if staged else "whole")
+
+    def _cost(self, nodes: Sequence[int], form: _Form) -> StepCost | None:
         graph = self._graph
         if not all(0 <= node < len(graph.nodes) for node in nodes):
             return None  # The core will refuse it.
         try:
-            key = self._key(nodes, staged)
+            key = form, self._key(nodes)
             known = self._facts.alike.get(key)
             if known is None:
-                is_group = len(nodes) > 1 or (staged and not is_in_order(graph, nodes))
-                single = graph.nodes[nodes[0]]
-                known = _grouped(graph, nodes, staged) if is_group else _alone(graph, single)
+                if form == "continued":
+                    known = _grouped(continued_group(graph, nodes), staged=False)
+                elif len(nodes) > 1 or (form == "staged" and not is_in_order(graph, nodes)):
+                    known = _grouped(group_of(graph, nodes), staged=form == "staged")
+                else:
+                    known = _alone(graph, graph.nodes[nodes[0]])
                 self._facts.alike[key] = known
         except (*NOT_RUN, NotAGroup):
             return None  # Such a graph can be planned; an executor, or the core, will refuse it.
         return known
+
+    def step_continued(self, nodes: Sequence[int]) -> StepCost | None:
+        """Return the cost of nodes of which each replaces the result of the node before."""
+        return self._cost(nodes, "continued")
 
     def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
         """Return the cost of nodes that run strip by strip."""
@@ -120,8 +139,8 @@ class NumpyCosts:
             known[key] = self._former.kernels(nodes)
         return known[key]
 
-    def _key(self, nodes: Sequence[int], staged: bool) -> object:
-        """Return the key of a step: steps that differ in nothing but names have the same."""
+    def _key(self, nodes: Sequence[int]) -> object:
+        """Return the key of nodes: nodes that differ in nothing but names have the same."""
         position: dict[int | None, int | None] = {None: None}
         rows = []
         for index in nodes:
@@ -130,7 +149,7 @@ class NumpyCosts:
             for value in values:
                 position.setdefault(value, len(position))
             rows.append((self._kind(node), tuple([position[value] for value in values])))
-        return staged, tuple(rows)
+        return tuple(rows)
 
     def _kind(self, node: Node) -> int:
         """Return the number of the kind of a node."""
@@ -197,16 +216,17 @@ def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[in
     strips = {each.node: each for each in plan.strips}
     has_lines_only = plan.options["workspace"] == "none"
     missing = {}
-    for nodes in plan.steps:
-        last = nodes[-1]
-        if last in planned and not (last in strips and has_lines_only):
+    for home, nodes in runs_of(plan).items():
+        if home in planned and not (home in strips and has_lines_only):
             continue
-        if last in strips:
-            cost = costs.step_in_strips(nodes, strips[last])
+        if home in strips:
+            cost = costs.step_in_strips(nodes, strips[home])
+        elif home == nodes[-1]:
+            cost = costs.step(nodes, home in overlapped)
         else:
-            cost = costs.step(nodes, last in overlapped)
+            cost = costs.step_continued(nodes) if has_lines_only else None
         if cost is not None and cost.workspaces:
-            missing[last] = least_workspaces(cost)[len(planned.get(last, ())) :]
+            missing[home] = least_workspaces(cost)[len(planned.get(home, ())) :]
     return missing
 
 
@@ -216,9 +236,8 @@ def least_workspaces(cost: StepCost) -> list[int]:
     return [min(slot, key=lambda choice: (choice.cost, choice.bytes)).bytes for slot in slots]
 
 
-def _grouped(graph: Graph, nodes: Sequence[int], staged: bool) -> StepCost:
+def _grouped(group: Group, *, staged: bool) -> StepCost:
     """Return the cost of several nodes as one, or of one node with an overlapping output."""
-    group: Group = group_of(graph, nodes)
     ways = staged_ways(group) if staged else group_ways(group)
     together = needed(ways)
     return StepCost((together,) if together or staged else (), _ways(ways))

@@ -41,7 +41,7 @@ from arenaplan.run.numpy.registry import (
     Tensor,
     scratch_bytes,
 )
-from arenaplan.run.numpy.tiles import Tile, bind, lay_out, made_by
+from arenaplan.run.numpy.tiles import Tile, bind, lay_out, made_by, part_of
 from arenaplan.run.numpy.timing import nanoseconds
 
 
@@ -198,14 +198,14 @@ class QuantizedGroup:
             if is_own:
                 target = scratch.array(made.shape, stage.made.dtype)
             else:
-                target = output[box].view(stage.made.dtype)
+                target = part_of(output, box).view(stage.made.dtype)
             steps.append((_part(stage.kernel, some), source, target, len(found)))
             source = target
             if stage.after is None:
                 found.append(_nothing)
                 continue
             register = made_by(stage.after)
-            end = output[box] if is_last else scratch.array(made.shape, register.dtype)
+            end = part_of(output, box) if is_last else scratch.array(made.shape, register.dtype)
             found.append(_nothing)
             found += _bound(stage.after, stage, Tile(box, end, target), memory)
             source = end

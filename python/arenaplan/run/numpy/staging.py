@@ -37,7 +37,7 @@ from arenaplan.run.numpy.streaming import (
     run_in_turn,
     tilings,
 )
-from arenaplan.run.numpy.tiles import Tile, bind, made_by
+from arenaplan.run.numpy.tiles import Tile, bind, made_by, part_of
 
 _COPIED, _TILE = 0.04, 1.5e3
 """Nanoseconds to copy a tile byte, and per call."""
@@ -98,7 +98,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
         scratch = Scratch(workspace, name)
         staged = scratch.array(box_shape(box), output.dtype)
         runs += bind(layout, group.members, Tile(box, staged), arrays, scratch.rest(), tiling.limit)
-        runs.append(partial(np.copyto, output[box], staged))
+        runs.append(partial(np.copyto, part_of(output, box), staged))
     return partial(run_in_turn, runs)
 
 

@@ -43,6 +43,7 @@ from arenaplan.run.numpy.tiles import (
     cut,
     lay_out,
     made_by,
+    part_of,
     part_signature,
     part_slots,
     slots_bytes,
@@ -520,7 +521,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     layout = layout_of(group, tiling.division)
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
-        tile = Tile(box, output[box])
+        tile = Tile(box, part_of(output, box))
         runs += bind(layout, group.members, tile, arrays, scratch, tiling.limit, kept)
     return partial(run_in_turn, runs)
 
