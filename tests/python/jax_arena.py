@@ -47,7 +47,9 @@ class InArena:
         self.jax = jax
         traced = traced_step(function, args, donate, *loops)
         self.program = JaxprWalk(core).run(traced.jaxpr)
-        self.emitter = importer.emitted(self.program, traced.pairs, traced.donated, "")
+        self.emitter = importer.emitted(
+            self.program, traced.pairs, traced.donated, importer.Emitter("")
+        )
         self.graph = self.emitter.graph
         self.plan = ap.plan(self.graph, **options)
         self.plan.check(self.graph)

@@ -78,10 +78,7 @@ def test_a_scheduled_step_computes_what_the_plain_one_does_in_fewer_bytes(name: 
     sizes = [report.compiled_bytes for report in reports]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < reports[0].plain_bytes
-    # Compilers for CPUs compute bfloat16 in float32, which has twice the bytes.
-    # The masks of ``pair`` are small, and each stands behind a barrier with larger operands.
-    most = 4 if name in ("scaled", "pair") else 2.5
-    assert all(report.ratio <= most for report in reports), [r.ratio for r in reports]
+    assert all(report.ratio <= 1.15 for report in reports), [r.ratio for r in reports]
     assert all(report.repetitions for report in reports)
     assert [report.loops for report in reports] == [2 * (name == "recurrent")] * len(BUDGETS)
 
@@ -108,6 +105,56 @@ def test_loops_that_are_cut_need_fewer_bytes(name: str) -> None:
     assert sizes[1] < sizes[0] < plain.plain.memory_analysis().temp_size_in_bytes
     with raises("RecomputeExceeded"):
         apj.scheduled_step(*step, recompute=plain.argument_bytes)
+
+
+def product(left: int, right: int) -> Any:
+    """Return a product of 3-dimensional arrays that sums up one dimension of each."""
+    return lambda x, y: jax.lax.dot_general(x, y, (((left,), (right,)), ((), ())))
+
+
+def convolution(layout: tuple[str, str, str], *, of: str) -> Any:
+    """Return a convolution, or a gradient of the convolution, as a function of two arrays."""
+
+    def run(x: Any, w: Any) -> Any:
+        return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layout)
+
+    def gradient(x: Any, g: Any) -> Any:
+        weights = jnp.zeros([{"H": 3, "W": 3, "I": 12, "O": 20}[axis] for axis in layout[1]])
+        return jax.vjp(lambda w: run(x, w), weights)[1](g)[0]
+
+    return run if of == "result" else gradient
+
+
+NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
+OPERATORS = {
+    "matrices": (lambda x, y: x @ y, (256, 128), (128, 512)),
+    "transposed": (lambda x, y: (x.T @ y).T, (128, 256), (128, 512)),
+    "rows of a batch": (lambda x, y: jnp.einsum("bti,ij->btj", x, y), (4, 64, 128), (128, 32)),
+    "weights": (lambda x, y: jnp.einsum("bti,btj->ij", x, y), (4, 64, 128), (4, 64, 32)),
+    "weights, transposed": (lambda x, y: jnp.einsum("bti,btj->ji", x, y), (4, 64, 96), (4, 64, 32)),
+    "first": (product(0, 0), (64, 4, 32), (64, 8, 16)),
+    "middle": (product(1, 1), (4, 64, 32), (8, 64, 16)),
+    "last": (product(2, 2), (4, 32, 64), (8, 16, 64)),
+    "heads": (lambda q, k: jnp.einsum("bqhd,bkhd->bhqk", q, k), (4, 64, 8, 32), (4, 64, 8, 32)),
+    "mixed": (lambda s, v: jnp.einsum("bhqk,bkhd->bqhd", s, v), (4, 8, 64, 64), (4, 64, 8, 32)),
+    "batches": (lambda s, v: jnp.einsum("bhqk,bhkd->bhqd", s, v), (4, 8, 64, 64), (4, 8, 64, 32)),
+    "halves": (lambda x, y: x.astype("bfloat16") @ y.astype("bfloat16"), (256, 128), (128, 512)),
+    "images": (convolution(NHWC, of="result"), (8, 16, 16, 12), (3, 3, 12, 20)),
+    "images by channel": (convolution(NCHW, of="result"), (8, 12, 16, 16), (20, 12, 3, 3)),
+    "weights of images": (convolution(NHWC, of="gradient"), (8, 16, 16, 12), (8, 16, 16, 20)),
+    "weights by channel": (convolution(NCHW, of="gradient"), (8, 12, 16, 16), (8, 20, 16, 16)),
+}
+"""Products and convolutions, with the shapes of two operands."""
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_compiler_takes_as_many_bytes_for_copies_as_predicted(name: str) -> None:
+    run, *shapes = OPERATORS[name]
+    args = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    found = apj.scheduled_step(run, args, (), recompute="0%")
+    copies = found.report.compiled_bytes
+    assert copies <= found.report.predicted_bytes * 1.1
+    assert found.plan.arena_bytes >= sum(4 * int(np.prod(shape)) for shape in shapes) + copies / 1.1
 
 
 def test_donated_arguments_are_overwritten() -> None:

@@ -56,7 +56,10 @@ class CompiledReport(NamedTuple):
     """The promises of a schedule, and the compiler's result."""
 
     predicted_bytes: int
-    """Bytes of the plan's arena without arguments: live bytes at the fullest step."""
+    """
+    Temporary memory by the plan's order and a model of the compiler: copies for operators that need
+    another order of dimensions, and gaps in the heap. An arena as planned has fewer bytes.
+    """
     compiled_bytes: int
     """Temporary memory of the compiled step: ``memory_analysis().temp_size_in_bytes``."""
     plain_bytes: int
@@ -168,11 +171,11 @@ class ScheduledStep:
     @functools.cached_property
     def report(self) -> CompiledReport:
         """Predicted and compiled bytes; the given step is compiled for comparison, too."""
-        traced, plan = self._traced, self.plan
+        traced = self._traced
         works = [each.cost_analysis().get("flops", 0.0) for each in (self.compiled, traced.plain)]
         is_counted = not traced.loops and not traced.is_written_out
         return CompiledReport(
-            predicted_bytes=plan.arena_bytes - traced.argument_bytes,
+            predicted_bytes=self._replay.predicted_bytes,
             compiled_bytes=_temporary(self.compiled),
             plain_bytes=_temporary(traced.plain),
             compiled_work=works[0] / max(works[1], 1) - 1 if is_counted else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,11 +10,13 @@ import numpy as np
 
 from arenaplan.base.errors import fault
 from arenaplan.formats.jaxpr import lines_of_step, traced_step
+from arenaplan.formats.jaxpr.jaxpr_operators import REDUCTIONS
 from arenaplan.formats.jaxpr.jaxpr_program import Equation, JaxprArray, JaxprProgram, Line, Number
 from arenaplan.formats.jaxpr.unroll import applied
 from arenaplan.formats.trees import Donate
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.ops import array_bytes
+from arenaplan.integrations.jax_heap import ALIGNMENT, HeapBuffer, heap_bytes
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
@@ -43,7 +45,7 @@ class TracedArguments:
         self.step = step
         self.args = tuple(args)
         self.program, self.emitter = lines_of_step(
-            traced_step(step, args, donate, unroll, segments)
+            traced_step(step, args, donate, unroll, segments), compiles=True
         )
         self.graph: Graph = self.emitter.graph
         shapes, results = jax.eval_shape(lambda *given: (given, step(*given)), *args)
@@ -110,9 +112,10 @@ class Replay:
     """
     Binds a program's equations in the plan's order.
 
-    A node that runs again reads operands behind an optimization barrier, which also holds the
-    previous execution's result: so a compiler neither merges the execution with the first execution
-    nor runs it early. Operands that a repetition made stand behind a barrier already.
+    Each execution reads its operands behind an optimization barrier, which also holds a result of
+    the execution before: so a compiler neither merges executions, nor runs an execution early, nor
+    overwrites a content before its last reader. Otherwise compilers run whatever has its operands,
+    and hold the results.
 
     Parameters
     ----------
@@ -130,15 +133,24 @@ class Replay:
         self._program = program
         self._first = {tensor: named[graph.values[i].name] for tensor, i in emitter.values.items()}
         """For each array, the value that the first execution makes."""
-        order = [runs.nodes[index] for index in plan.order]
-        waits = _waits(runs, order)
-        fronts = _fronts(order, len(graph.nodes))
+        read = {*runs.outputs, *(value for value, _ in runs.write_backs)}
         self._steps: list[_Step] = []
-        for place, node in enumerate(order):
-            again = node.index >= len(graph.nodes)
+        for index in reversed(plan.order):
+            node = runs.nodes[index]
+            last = next((x for x in node.outputs if x in read), None)
+            if last is None and node.effects.pure:
+                continue  # A compiler removes the execution, and would forget the order with it.
+            again = index >= len(graph.nodes)
             # A repetition is named after the repeated node: ``n#2``.
             name = node.name.rpartition("#")[0] if again else node.name
-            self._steps.append(_Step(lines[name], node, again, waits.get(place, []), fronts[place]))
+            inputs = {x for x in node.inputs if x is not None}
+            self._steps.append(_Step(lines[name], node, again, last, inputs - read))
+            read |= inputs
+        self._steps.reverse()
+        kept = {*runs.outputs, *(value for value, _ in runs.write_backs)}
+        sizes = [array_bytes(x.shape, x.dtype) for x in runs.values]
+        self.predicted_bytes = heap_bytes(_buffers(self._steps, kept, sizes))
+        """Temporary memory of the compiled step."""
 
     @property
     def repetitions(self) -> int:
@@ -157,70 +169,40 @@ class _Step(NamedTuple):
     node: Node
     again: bool
     """Whether the node has run before."""
-    waits: list[int]
-    """Values that must be there before, although the node does not read these values."""
-    front: int | None
-    """The value that a repetition waits for: a result of the executions before."""
+    last: int | None
+    """A result that is read; compilers forget that an execution waits for other results."""
+    dying: set[int]
+    """The operands that are read for the last time."""
+
+    def direct(self, before: _Step) -> set[int]:
+        """
+        Return the operands read without a barrier: made just before, and read only here.
+
+        Compilers never write a result over an operand behind a barrier.
+        """
+        return (
+            self.dying.intersection(before.node.outputs) if self.line.main.is_elementwise else set()
+        )
 
 
-def _ancestors(order: Sequence[Node]) -> tuple[list[int], dict[int, int]]:
-    """Return by place the places that an execution depends on, as bits, and the last use."""
-    makers = {value: place for place, node in enumerate(order) for value in node.outputs}
-    before: list[int] = []
-    last = dict[int, int]()
-    for place, node in enumerate(order):
-        found = 1 << place
-        for value in node.inputs:
-            last[makers.get(value, place)] = place
-            found |= before[makers[value]] if value in makers else 0
-        before.append(found)
-    return before, last
-
-
-def _fronts(order: Sequence[Node], count: int) -> list[int | None]:
-    """
-    Return by place the value of the executions before that depends on the most executions.
-
-    The execution just before may depend on arguments alone, so that a compiler runs the execution
-    early; dead values are not waited for.
-    """
-    before, last = _ancestors(order)
-    fronts: list[int | None] = []
-    alive: list[tuple[int, int, int]] = []
-    for place, node in enumerate(order):
-        previous = alive[-1:]
-        alive = [it for it in alive if last.get(it[1], it[1]) >= place] or previous
-        fronts.append(max(alive, default=(0, 0, None))[2])
-        made = [x for x in node.outputs if x is not None]
-        if made and node.index < count:
-            alive.append((before[place].bit_count(), place, made[0]))
-    return fronts
-
-
-def _waits(graph: Graph, order: Sequence[Node]) -> dict[int, list[int]]:
-    """
-    Return by place the values that an update waits for: results of all readers of the old content.
-
-    A compiler without that order copies the old content. A result that is dead at the update is
-    replaced by a dependent result that is alive. No update waits for a result larger than the old
-    content: such a result would be held until the update, at more bytes than a copy.
-    """
-    sizes = [array_bytes(value.shape, value.dtype) for value in graph.values]
-    makers = {value: place for place, node in enumerate(order) for value in node.outputs}
-    before, last = _ancestors(order)
-    waits: dict[int, list[int]] = {}
-    for value, into in graph.write_backs:
-        place = makers[value]
-        readers = [at for at in range(place) if into in order[at].inputs]
-        missing = sum(1 << at for at in readers) & ~before[place]
-        for at in range(place - 1, -1, -1):
-            is_there = last.get(at, at) > place or at == place - 1 or missing >> at & 1
-            outputs = [x for x in order[at].outputs if x is not None]
-            made = [x for x in outputs if sizes[x] <= sizes[into]]
-            if made and is_there and before[at] & missing:
-                waits.setdefault(place, []).append(made[0])
-                missing &= ~before[at]
-    return waits
+def _buffers(
+    steps: Sequence[_Step], kept: Collection[int], sizes: Sequence[int]
+) -> list[HeapBuffer]:
+    """Return the buffers of a compiled schedule; results, which are ``kept``, have others."""
+    last = {x: place for place, step in enumerate(steps) for x in step.node.inputs}
+    # A barrier is a tuple of addresses.
+    found = [HeapBuffer(place, place, ALIGNMENT) for place in range(len(steps))]
+    begun: dict[int, int] = {}
+    for place, step in enumerate(steps):
+        taken = step.direct(steps[place - 1]) & begun.keys() if place else set[int]()
+        for x in step.node.outputs:
+            if x is None or x in kept:
+                continue
+            over = next((y for y in taken if sizes[y] == sizes[x]), None)
+            begun[x] = place if over is None else begun.pop(over)
+            taken.discard(-1 if over is None else over)
+    found += (HeapBuffer(first, last.get(x, first), sizes[x]) for x, first in begun.items())
+    return found
 
 
 class _Run:
@@ -231,12 +213,6 @@ class _Run:
         self._meaning: dict[JaxprArray, int] = dict(first)
         """By array, the value that readers read now."""
         self._made: dict[int, Any] = {}
-        self._again: set[int] = set()
-        """Values that repetitions made."""
-        self._ran: set[Equation] = set()
-        """Equations that lines before have."""
-        self._done: set[tuple[Any, ...]] = set()
-        """Lines with the values that repetitions have read."""
         self._other: dict[JaxprArray, Any] = {x: x.data for x in program.constants}
         """Arrays that are not values in the graph."""
 
@@ -246,7 +222,9 @@ class _Run:
             self._write(tensor, array)
         for line in program.ahead:
             self._line(line, self._read)
-        for line, node, again, waits, front in steps:
+        before: _Step | None = None
+        for step in steps:
+            line, node = step.line, step.node
             pairs = [
                 *zip(line.inputs, node.inputs, strict=False),
                 *zip(line.outputs, node.outputs, strict=False),
@@ -256,18 +234,8 @@ class _Run:
                 for tensor, at in pairs
                 if isinstance(tensor, JaxprArray) and at is not None
             )
-            # A computation that several lines repeat is a repetition, too.
-            again_inside = not self._ran.isdisjoint(line.before)
-            self._ran.update(line.equations)
-            if (again or again_inside) and front is not None:
-                read = self._behind(line, [self._made[front]])
-            elif waits:
-                read = self._behind(line, [self._made[value] for value in waits])
-            else:
-                read = self._read
-            self._line(line, read)
-            if again:
-                self._again.update(at for at in node.outputs if at is not None)
+            self._line(line, self._read if before is None else self._behind(step, before))
+            before = before if step.last is None else step
         self._meaning.update(first)
         return [None if atom is None else self._read(atom) for atom in program.outputs]
 
@@ -284,20 +252,26 @@ class _Run:
         else:
             self._other[tensor] = array
 
-    def _behind(self, line: Line, waits: list[Any]) -> Callable[[Any], Any]:
-        """Return a reader for operands that a compiler does not look through."""
+    def _behind(self, step: _Step, before: _Step) -> Callable[[Any], Any]:
+        """Return a reader for operands that are there when the step before is done."""
         from jax import lax
 
+        line, front = step.line, before.last
+        assert front is not None
         makes = {out for equation in line.equations for out in equation.outputs}
-        operands = dict.fromkeys(x for each in line.equations for x in each.inputs)
-        arrays = [x for x in operands if isinstance(x, JaxprArray) and x not in makes]
-        wanted = [x for x in arrays if self._meaning.get(x) not in self._again]
-        key = (line, *(self._meaning.get(x) for x in arrays))
-        if not wanted and key in self._done:
-            wanted = arrays
-        self._done.add(key)
-        if not wanted:  # All operands are from repetitions, which stand behind a barrier.
+        operands = [x for each in line.equations for x in each.inputs if x not in makes]
+        arrays = [x for x in dict.fromkeys(operands) if isinstance(x, JaxprArray)]
+        direct = step.direct(before)
+        wanted: list[Any] = [x for x in arrays if self._meaning.get(x) not in direct]
+        numbers = [x for x in operands if isinstance(x, Number)]
+        if line.main.primitive in REDUCTIONS:
+            wanted += numbers  # Compilers repeat them as arrays, before all executions.
+        if not direct and not wanted:
+            # A line that repeats a number, such as zeros, waits by its number.
+            wanted = arrays or numbers[:1]
+        if not wanted:
             return self._read
+        waits = [] if front in map(self._meaning.get, arrays) else [self._made[front]]
         passed = lax.optimization_barrier((*map(self._read, wanted), *waits))
         held = dict(zip(wanted, passed, strict=False))
         return lambda atom: held[atom] if atom in held else self._read(atom)

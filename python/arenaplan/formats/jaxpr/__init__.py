@@ -5,7 +5,8 @@ The importer for JAX programs made by ``jax.make_jaxpr``.
 equations whose intermediate arrays need no bytes, :mod:`~arenaplan.formats.jaxpr.jaxpr_donation`
 gives new contents the bytes of donated arguments, and :mod:`~arenaplan.formats.jaxpr.emit` turns
 each line into a node. A table (:data:`~arenaplan.formats.jaxpr.jaxpr_operators.OPERATORS`) has the
-memory effects of primitives. Loops and branches are nodes, whose bodies are planned separately
+memory effects of primitives, and :mod:`~arenaplan.formats.jaxpr.jaxpr_scratch` knows the scratch
+memory that XLA's compiler needs. Loops and branches are nodes, whose bodies are planned separately
 (:mod:`arenaplan.planner.nested`).
 """
 
@@ -44,22 +45,32 @@ def graph_of_jaxpr(jaxpr: Any, name: str, constants: Collection[int]) -> Graph:
     donated = [at for at in donated_inputs(jaxpr.jaxpr) if at not in constants]
     types_in = [None if x is None else (x.shape, x.dtype) for x in program.inputs]
     types_out = [None if x is None else (x.shape, x.dtype) for x in program.outputs]
-    return emitted(program, pairs_of_types(donated, types_in, types_out), donated, name).graph
+    pairs = pairs_of_types(donated, types_in, types_out)
+    return emitted(program, pairs, donated, Emitter(name)).graph
 
 
-def lines_of_step(traced: JaxprStep, name: str = "") -> tuple[JaxprProgram, Emitter]:
-    """Read a training step as lines, and as a graph with a node per line."""
+def lines_of_step(
+    traced: JaxprStep, name: str = "", *, compiles: bool = False
+) -> tuple[JaxprProgram, Emitter]:
+    """
+    Read a training step as lines, and as a graph with a node per line.
+
+    With ``compiles``, nodes need the scratch memory of XLA's compiler, too.
+    """
     from jax.extend import core
 
     program = JaxprWalk(core).run(traced.jaxpr)
-    return program, emitted(program, traced.pairs, traced.donated, name)
+    return program, emitted(program, traced.pairs, traced.donated, Emitter(name, compiles))
 
 
 def emitted(
-    program: JaxprProgram, pairs: Sequence[DonatedPair], donated: Collection[int], name: str
+    program: JaxprProgram,
+    pairs: Sequence[DonatedPair],
+    donated: Collection[int],
+    emitter: Emitter,
 ) -> Emitter:
     """
-    Join lines, bind results to donated inputs, and make the graph.
+    Join lines, bind results to donated inputs, make the graph, and return the emitter.
 
     Parameters
     ----------
@@ -69,8 +80,8 @@ def emitted(
         Outputs paired with the replaced inputs.
     donated : collection of int
         Positions of all donated inputs.
-    name : str
-        The model's name.
+    emitter : Emitter
+        A new emitter.
     """
     results = [program.outputs[pair.result] for pair in pairs]
     olds = [program.inputs[pair.into] for pair in pairs]
@@ -80,7 +91,6 @@ def emitted(
         [old for old in olds if old is not None],
     )
     replaced = write_back(program, pairs)
-    emitter = Emitter(name)
     states = {pair.into for pair in pairs}
     emitter.run(program, [x for at in states if (x := program.inputs[at]) is not None], replaced)
     for at in sorted(set(donated) - states):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from arenaplan.formats.jaxpr.jaxpr_operators import node_effects
 from arenaplan.formats.jaxpr.jaxpr_program import Atom, JaxprArray, JaxprProgram, Line
+from arenaplan.formats.jaxpr.jaxpr_scratch import scratch_of
 from arenaplan.formats.jaxpr.jaxpr_work import cost_of
 from arenaplan.formats.named import NamedOp
 from arenaplan.graph import NO_EFFECTS, Effects, Graph, InPlace
@@ -26,10 +27,13 @@ class Emitter:
     ----------
     name : str
         The model's name.
+    compiles : bool, default False
+        Whether nodes need the scratch memory of XLA's compiler, too.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, compiles: bool = False) -> None:
         self.graph = Graph(name)
+        self._compiles = compiles
         self.values: dict[JaxprArray, int] = {}
         """Value index of each array with a value."""
 
@@ -68,12 +72,14 @@ class Emitter:
         inputs = tuple(self._operand(atom) for atom in line.inputs)
         op = line.name or line.main.primitive
         name = f"{op}:{len(graph.values)}"
-        bodies = [graph_of_body(op, body) for body in line.main.bodies]
+        bodies = [graph_of_body(op, body, self._compiles) for body in line.main.bodies]
         outputs: list[int | None] = []
         for position, tensor in enumerate(line.outputs):
             value_name = f"{name}.{position}" if position else name
             outputs.append(None if tensor is None else self._declare(tensor, value_name))
         outputs += declare_inner(graph, name, bodies)
+        if self._compiles and (scratch := scratch_of(line)):
+            outputs.append(graph.value(f"{name}.scratch", (scratch,), "uint8"))
         effects = effects_of(line)
         is_pure = all(equation.is_pure for equation in line.equations)
         node = graph.append(
@@ -126,9 +132,9 @@ class Emitter:
         return value
 
 
-def graph_of_body(name: str, program: JaxprProgram) -> Graph:
+def graph_of_body(name: str, program: JaxprProgram, compiles: bool) -> Graph:
     """Return the graph of a body program, whose operands are elsewhere."""
-    emitter = Emitter(name)
+    emitter = Emitter(name, compiles)
     emitter.run(program)
     return emitter.graph
 
