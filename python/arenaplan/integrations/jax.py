@@ -212,8 +212,7 @@ def scheduled_step(
         arena, arguments included: as for :func:`arenaplan.plan`.
     fit : bool, default False
         Compile up to 8 schedules, and take the schedule that meets ``recompute`` by the compiler's
-        own
-        count: with the least extra work in so many bytes for arguments and temporary memory, or
+        own count: with the least extra work in so many bytes for arguments and temporary memory, or
         with the fewest bytes for so much work. Then a larger budget never gets more work, and a
         smaller budget never more bytes.
     unroll : int, default 0
