@@ -341,7 +341,9 @@ mod tests {
         assert!(now.run(&model, &model.given));
         let mut tried = TriedMoves::default();
         let first = moved_runs(&model, &model.given, &now, 2048, &tried);
-        first.iter().for_each(|moved| tried.add(moved, &model.given));
+        for moved in &first {
+            tried.add(moved, &model.given);
+        }
         let names: Vec<_> = first.iter().map(|moved| moved.name(&model.given)).collect();
         let second = moved_runs(&model, &model.given, &now, 2048, &tried);
         assert!(!names.is_empty());
