@@ -94,12 +94,12 @@ def test_loops_that_are_cut_need_fewer_bytes(name: str) -> None:
     sizes = []
     for part in (0.5, 0.25):
         goal = plain.argument_bytes + int(whole * part)
-        found = apj._scheduled(forms, goal, is_part=False)
+        found = apj._predicted(forms, goal)
         assert_close(found.compiled(*copied(name)), expected)
         # XLA takes more for the gated network, with a layer on all rounds behind the loop.
         assert found.report.ratio <= (1.15 if name == "lstm" else 2.5)
         assert found.report.compiled_work is None
-        assert found.report.extra_work <= (0.15 if part == 0.5 else 0.3)
+        assert found.report.extra_work <= (0.15 if part == 0.5 else 0.35)
         sizes.append(found.report.compiled_bytes)
     assert found.report.repetitions > 0
     assert sizes[1] < sizes[0] < plain.plain.memory_analysis().temp_size_in_bytes
@@ -223,6 +223,25 @@ def test_schedules_that_are_fitted_to_the_compiler_keep_budgets_by_its_count() -
         apj.scheduled_step(step.run, step.args, step.donate, recompute=min(sizes) - 1, fit=True)
     part = apj.scheduled_step(step.run, step.args, step.donate, recompute="20%", fit=True)
     assert part.plan.extra_cost <= 0.2
+
+
+@pytest.mark.parametrize("name", ["flow", "spaces"])
+def test_a_budget_of_bytes_is_kept_by_the_prediction(name: str) -> None:
+    step = step_of(name)
+    points = apj.curve(step.run, step.args, step.donate)
+    most, least = points[0].arena_bytes, points[-1].arena_bytes
+    found = []
+    for budget in (2 * most, (3 * most + least) // 4, (most + least) // 2):
+        chosen = apj.scheduled_step(step.run, step.args, step.donate, recompute=budget)
+        assert chosen.predicted_bytes <= budget
+        memory = chosen.compiled.memory_analysis()
+        compiled = memory.argument_size_in_bytes + memory.temp_size_in_bytes
+        assert compiled <= 1.15 * chosen.predicted_bytes
+        found.append((chosen.extra_work, -chosen.predicted_bytes))
+    assert found == sorted(found)
+    assert found[0][0] == 0 < found[-1][0]
+    with raises("RecomputeExceeded", match="predicted"):
+        apj.scheduled_step(step.run, step.args, step.donate, recompute=least // 2)
 
 
 @pytest.mark.parametrize("name", ["pair", "recurrent"])

@@ -15,7 +15,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from arenaplan._core import Plan
@@ -50,6 +49,8 @@ _SEGMENTS: Final = 16
 """Number of loops that a long loop becomes: each may run again by itself."""
 _POINTS: Final = 8
 """Most curve points that are compiled."""
+_PREDICTED: Final = 32
+"""Most curve points of which the compiled bytes are predicted."""
 
 
 class CompiledReport(NamedTuple):
@@ -107,6 +108,10 @@ class CompiledPoint(NamedTuple):
     """No schedule in as many bytes has less extra work."""
 
 
+_Point = tuple[TracedArguments, CompiledPoint]
+"""A point on the curve, with the form of the step that the point is for."""
+
+
 class ScheduledStep:
     """
     A training step that XLA runs as planned: see :func:`scheduled_step`.
@@ -153,6 +158,11 @@ class ScheduledStep:
 
         leaves = self._traced.leaves(args)
         return jax.tree.unflatten(self._traced.results, self._replay(leaves))
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes of arguments and, by :attr:`CompiledReport.predicted_bytes`, temporary memory."""
+        return self._traced.argument_bytes + self._replay.predicted_bytes
 
     @property
     def graph(self) -> Graph:
@@ -208,8 +218,9 @@ def scheduled_step(
         Arguments whose memory results take over; by default the donated arguments of a ``jax.jit``
         around ``step``.
     recompute : str or int
-        ``"30%"`` for at most so much extra work; ``"512MiB"`` or a number for bytes of the whole
-        arena, arguments included: as for :func:`arenaplan.plan`.
+        ``"30%"`` for at most so much extra work; ``"512MiB"`` or a number for bytes of arguments
+        and temporary memory, as predicted: see :attr:`CompiledReport.predicted_bytes`. A larger
+        budget never gets more work, and a smaller budget never more predicted bytes.
     fit : bool, default False
         Compile up to 8 schedules, and take the schedule that meets ``recompute`` by the compiler's
         own count: with the least extra work in so many bytes for arguments and temporary memory, or
@@ -235,15 +246,15 @@ def scheduled_step(
     """
     _probe()
     forms = _forms(step, args, donate, unroll)
-    is_part = isinstance(recompute, str) and recompute.strip().endswith("%")
-    chosen = _scheduled(forms, recompute, is_part)
-    if not fit:
-        return chosen
-    found = list(_compiled(forms))
-    if is_part:
+    if isinstance(recompute, str) and recompute.strip().endswith("%"):
+        chosen = _scheduled(forms, recompute)
+        found = list(_compiled(forms)) if fit else []
         fitting = [each for each in found if each.extra_work <= chosen.extra_work]
-        return min([*fitting, chosen], key=_compiled_bytes)
+        return min([*fitting, chosen], key=_compiled_bytes) if fit else chosen
     most = size_of(recompute, "recompute")
+    if not fit:
+        return _predicted(forms, most)
+    found = list(_compiled(forms))
     fitting = [each for each in found if _compiled_bytes(each) <= most]
     if not fitting:
         least = min(map(_compiled_bytes, found))
@@ -362,15 +373,13 @@ def _forms(
     return forms
 
 
-def _scheduled(
-    forms: Sequence[TracedArguments], recompute: str | int, is_part: bool
-) -> ScheduledStep:
-    """Return the schedule with the least work in so many bytes, or with the fewest bytes."""
+def _scheduled(forms: Sequence[TracedArguments], recompute: str) -> ScheduledStep:
+    """Return the schedule with the fewest bytes for at most some extra work, a percentage."""
     plain, found, refused = forms[0].work, [], None
-    most = float(str(recompute).strip().removesuffix("%")) / 100 if is_part else 0.0
+    most = float(recompute.strip().removesuffix("%")) / 100
     for form in forms:
         goal = recompute
-        if is_part and form is not forms[0]:
+        if form is not forms[0]:
             rest = (1 + most) * plain / form.work - 1
             if rest < 0:
                 continue
@@ -381,8 +390,29 @@ def _scheduled(
             refused = error
     if refused is not None and not found:
         raise refused
-    bytes_first = itemgetter(1, 0) if is_part else itemgetter(0, 1)
-    return min(found, key=lambda each: bytes_first((each.extra_work, each.plan.arena_bytes)))
+    return min(found, key=lambda each: (each.plan.arena_bytes, each.extra_work))
+
+
+def _predicted(forms: Sequence[TracedArguments], most: int) -> ScheduledStep:
+    """
+    Return the schedule with the least work that is predicted to need at most so many bytes.
+
+    The choice is among points that do not depend on ``most``.
+    """
+    points = _spread(_points(forms), _PREDICTED)
+    needed = []
+    for form, point in points:
+        needed.append(point.arena_bytes)
+        if point.arena_bytes <= most:
+            found = ScheduledStep(form, _plan(form, point.arena_bytes), forms[0].work)
+            needed[-1] = found.predicted_bytes
+            if found.predicted_bytes <= most:
+                return found
+    raise fault(
+        "RecomputeExceeded",
+        f"no schedule is predicted to compile to {most:,} bytes; the best one needs at least "
+        f"{min(needed):,}",
+    )
 
 
 def _plan(traced: TracedArguments, recompute: str | int) -> Plan:
@@ -390,7 +420,7 @@ def _plan(traced: TracedArguments, recompute: str | int) -> Plan:
     return make_plan(traced.graph, recompute=recompute, effort="fast")
 
 
-def _points(forms: Sequence[TracedArguments]) -> list[tuple[TracedArguments, CompiledPoint]]:
+def _points(forms: Sequence[TracedArguments]) -> list[_Point]:
     """Return the points of all forms that no other point beats, from all bytes to the fewest."""
     found = []
     for form in forms:
@@ -398,11 +428,17 @@ def _points(forms: Sequence[TracedArguments]) -> list[tuple[TracedArguments, Com
             works = (_extra(x, form.work, forms[0].work) for x in (point.extra, point.bound))
             found.append((form, CompiledPoint(point.arena_bytes, None, *works)))
     found.sort(key=lambda pair: (pair[1].extra_work, pair[1].arena_bytes))
-    kept: list[tuple[TracedArguments, CompiledPoint]] = []
+    kept: list[_Point] = []
     for pair in found:
         if not kept or pair[1].arena_bytes < kept[-1][1].arena_bytes:
             kept.append(pair)
     return kept
+
+
+def _spread(points: Sequence[_Point], most: int) -> list[_Point]:
+    """Return at most so many points: the first, the last, and points between."""
+    count = min(len(points), most)
+    return [points[k * (len(points) - 1) // max(count - 1, 1)] for k in range(count)]
 
 
 def _extra(extra: float, work: int, plain_work: int) -> float:
@@ -417,10 +453,7 @@ def _compiled(forms: Sequence[TracedArguments]) -> Iterator[ScheduledStep]:
     A schedule that compiles to no fewer bytes than a cheaper one is left out.
     """
     least: float = inf
-    points = _points(forms)
-    count = min(len(points), _POINTS)
-    for k in range(count):
-        form, point = points[k * (len(points) - 1) // max(count - 1, 1)]
+    for form, point in _spread(_points(forms), _POINTS):
         found = ScheduledStep(form, _plan(form, point.arena_bytes), forms[0].work)
         if _compiled_bytes(found) < least:
             least = _compiled_bytes(found)
