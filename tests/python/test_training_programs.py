@@ -8,6 +8,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.formats.jaxpr import emitted
+from arenaplan.formats.jaxpr.emit import Emitter
 from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types
 from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray
 from arenaplan.formats.jaxpr.jaxpr_walk import JaxprWalk
@@ -22,7 +23,7 @@ def graph_of(jaxpr: Any, *pairs: tuple[int, int]) -> ap.Graph:
     """Return the graph of a program in which results replace inputs."""
     program = JaxprWalk(CORE).run(jaxpr)
     return emitted(
-        program, [DonatedPair(*pair) for pair in pairs], [into for into, _ in pairs], ""
+        program, [DonatedPair(*pair) for pair in pairs], [into for into, _ in pairs], Emitter("")
     ).graph
 
 
@@ -139,7 +140,7 @@ def test_a_number_replaces_a_state() -> None:
 def test_donated_arguments_without_a_result_are_named() -> None:
     build = Builder(SIDE)
     program = JaxprWalk(CORE).run(build.closed(build("sin", *build.inputs)))
-    graph = emitted(program, [], [0], "").graph
+    graph = emitted(program, [], [0], Emitter("")).graph
     assert graph.warnings == [
         "no result replaces the donated argument 'in0': it is an input like others"
     ]
@@ -396,7 +397,7 @@ def test_a_formula_of_several_steps_is_computed_in_order() -> None:
     first, second = build.product(y, w), build.product(w, w)
     back = build("mul", build.product(first, second), factor)
     program = JaxprWalk(CORE).run(build.closed(build("add", back, y)))
-    emitted(program, [], [], "")
+    emitted(program, [], [], Emitter(""))
     (line,) = (line for line in program.lines if line.is_formula)
     assert [found.primitive for found in line.equations] == ["mul", "sub", "add", "mul"]
     known = set(line.inputs)
