@@ -73,7 +73,7 @@ def test_a_scheduled_step_computes_what_the_plain_one_does_in_fewer_bytes(name: 
     for budget in BUDGETS:
         found = scheduled(name, budget)
         # Fused kernels keep more bits of bfloat16 than stored arrays have.
-        assert_close(found.compiled(*copied(name)), expected, 1e-2 if name == "scaled" else 2e-6)
+        assert_close(found.compiled(*copied(name)), expected, 2e-2 if name == "scaled" else 2e-6)
         reports.append(found.report)
     sizes = [report.compiled_bytes for report in reports]
     assert sizes == sorted(sizes, reverse=True)
