@@ -8,7 +8,6 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 use core::cmp::Reverse;
-use core::ops::Range;
 
 use super::closure::Closure;
 use super::narrow_ids::{NONE, at, narrow};
@@ -144,16 +143,9 @@ struct MoveSearch<'a> {
 }
 
 impl MoveSearch<'_> {
-    /// Returns the bytes above the budget, at most `bytes` at each position, summed over positions.
-    fn excess(&self, positions: Range<usize>, bytes: u64) -> u128 {
-        let over = self.now.live[positions].iter().map(|it| it.saturating_sub(self.budget));
-        over.map(|over| u128::from(over.min(bytes))).sum()
-    }
-
     /// Returns the bytes of the results of an execution.
     fn made(&self, position: u32) -> u64 {
-        let writes = &self.model.nodes[at(self.sequence[at(position)])].writes;
-        writes.iter().map(|&value| self.model.bytes[at(value)]).fold(0, u64::saturating_add)
+        self.model.made_by(self.sequence[at(position)])
     }
 
     /// Returns moves to the highest position: executions that free values which are live there.
@@ -172,7 +164,7 @@ impl MoveSearch<'_> {
         freed.sort_by_key(|&(bytes, last)| (Reverse(bytes), last));
         freed.truncate(MOVABLE);
         let moved = |(bytes, from): (u64, u32)| {
-            let saved = self.excess(self.top..at(from), bytes);
+            let saved = self.now.excess_at(self.top..at(from), self.budget, bytes);
             MovedRun { from, to: narrow(self.top), nodes: Vec::new(), cost: 0, saved }
         };
         freed.into_iter().map(moved).collect()
@@ -186,21 +178,21 @@ impl MoveSearch<'_> {
         for from in self.movable() {
             let facts = &self.model.nodes[at(self.sequence[at(from)])];
             let made = self.made(from);
+            let is_top = at(from) == self.top;
+            let top = if is_top { self.now.peak.saturating_sub(self.budget) } else { 0 };
+            let (first, end) = self.now.reads_at(at(from));
             for to in self.targets(from) {
                 let saved = |held: u64| {
-                    let less = made.saturating_sub(held);
-                    let is_top = at(from) == self.top;
-                    let top =
-                        self.excess(self.top..self.top + 1, if is_top { u64::MAX } else { 0 });
-                    top + self.excess(at(from) + 1..at(to), less)
+                    let between = at(from) + 1..at(to);
+                    let more = self.now.excess_at(between, self.budget, made.saturating_sub(held));
+                    u128::from(top) + more
                 };
                 // Operands are held until the execution, or made again before the execution.
-                let (first, end) = self.now.reads_at(at(from));
                 let read =
                     self.now.reads[first..end].iter().map(|it| self.now.instances[at(it.instance)]);
                 let held = read.filter(|it| it.last < to).map(|it| self.model.bytes[at(it.value)]);
-                let saved_holding = saved(held.fold(0, u64::saturating_add));
-                moves.push(MovedRun { from, to, nodes: Vec::new(), cost: 0, saved: saved_holding });
+                let held = saved(held.fold(0, u64::saturating_add));
+                moves.push(MovedRun { from, to, nodes: Vec::new(), cost: 0, saved: held });
                 let mut missing = facts.reads.clone();
                 missing.retain(|&value| !closure.is_there(value, NONE, to));
                 if !missing.is_empty()
@@ -304,12 +296,17 @@ mod tests {
         })
     }
 
-    #[test]
-    fn a_result_that_nothing_waits_for_is_made_behind_the_highest_position() {
+    /// Returns the model of an output that is made first, and of a chain.
+    fn waiting() -> SequenceModel {
         let sizes = [("x", 64), ("o1", 1024), ("a", 1024), ("b", 1024), ("o2", 64)];
         let nodes: [(&str, &[&str]); 4] =
             [("o1", &["x"]), ("a", &["x"]), ("b", &["a"]), ("o2", &["b"])];
-        let (before, after, sequence) = moved(&model(&sizes, &nodes), 2048).unwrap();
+        model(&sizes, &nodes)
+    }
+
+    #[test]
+    fn a_result_that_nothing_waits_for_is_made_behind_the_highest_position() {
+        let (before, after, sequence) = moved(&waiting(), 2048).unwrap();
         assert_eq!((before, after), (3072, 2048));
         assert_eq!(sequence, [1, 2, 3, 0]);
     }
@@ -333,10 +330,7 @@ mod tests {
 
     #[test]
     fn a_move_that_did_not_help_is_not_tried_again() {
-        let sizes = [("x", 64), ("o1", 1024), ("a", 1024), ("b", 1024), ("o2", 64)];
-        let nodes: [(&str, &[&str]); 4] =
-            [("o1", &["x"]), ("a", &["x"]), ("b", &["a"]), ("o2", &["b"])];
-        let model = model(&sizes, &nodes);
+        let model = waiting();
         let mut now = Evaluation::default();
         assert!(now.run(&model, &model.given));
         let mut tried = TriedMoves::default();

@@ -1,6 +1,7 @@
 //! Sequences of node executions: which instance each reader reads, and the bytes live at each step.
 
 use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 use super::narrow_ids::{NONE, at, narrow};
 use super::sequence_model::SequenceModel;
@@ -75,7 +76,13 @@ pub(super) struct Evaluation {
 impl Evaluation {
     /// Returns the bytes above `budget`, summed over positions.
     pub(super) fn excess(&self, budget: u64) -> u128 {
-        self.live.iter().map(|&live| u128::from(live.saturating_sub(budget))).sum()
+        self.excess_at(0..self.live.len(), budget, u64::MAX)
+    }
+
+    /// Returns the bytes above `budget`, at most `most` at each position, summed over some positions.
+    pub(super) fn excess_at(&self, positions: Range<usize>, budget: u64, most: u64) -> u128 {
+        let over = self.live[positions].iter().map(|&live| live.saturating_sub(budget));
+        over.map(|over| u128::from(over.min(most))).sum()
     }
 
     /// Returns the first position with the most live bytes.

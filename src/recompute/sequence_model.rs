@@ -254,6 +254,12 @@ impl SequenceModel {
         value
     }
 
+    /// Returns the bytes of a node's results.
+    pub(super) fn made_by(&self, node: u32) -> u64 {
+        let writes = self.nodes[at(node)].writes.iter();
+        writes.map(|&value| self.bytes[at(value)]).fold(0, u64::saturating_add)
+    }
+
     /// Returns the bytes of the outputs that take over no input.
     fn written(&self, facts: &NodeFacts) -> u64 {
         let takes = |value: u32| facts.in_place.iter().any(|pair| pair.1 == value);

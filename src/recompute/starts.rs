@@ -143,10 +143,7 @@ pub(super) fn chen(
     segments: usize,
 ) -> Vec<bool> {
     let end = order.iter().position(|&node| node == separator.node).unwrap_or(0);
-    let made = |node: &u32| -> u64 {
-        model.nodes[at(*node)].writes.iter().map(|&value| model.bytes[at(value)]).sum()
-    };
-    let total: u64 = order[..end].iter().map(made).sum();
+    let total: u64 = order[..end].iter().map(|&node| model.made_by(node)).sum();
     // For each value: the last position before the separator that reads the value.
     let mut last = vec![0; model.bytes.len()];
     for (position, &node) in order[..end].iter().enumerate() {
@@ -159,7 +156,7 @@ pub(super) fn chen(
     let segments = u64::try_from(segments.max(1)).unwrap_or(1);
     let mut live: Vec<u32> = Vec::new();
     for (position, node) in order[..end].iter().enumerate() {
-        passed += made(node);
+        passed += model.made_by(*node);
         live.extend(&model.nodes[at(*node)].writes);
         if u128::from(passed) * u128::from(segments) >= u128::from(total) * u128::from(cut) {
             while u128::from(passed) * u128::from(segments) >= u128::from(total) * u128::from(cut) {

@@ -248,9 +248,10 @@ def scheduled_step(
     forms = _forms(step, args, donate, unroll)
     if isinstance(recompute, str) and recompute.strip().endswith("%"):
         chosen = _scheduled(forms, recompute)
-        found = list(_compiled(forms)) if fit else []
-        fitting = [each for each in found if each.extra_work <= chosen.extra_work]
-        return min([*fitting, chosen], key=_compiled_bytes) if fit else chosen
+        if not fit:
+            return chosen
+        fitting = [each for each in _compiled(forms) if each.extra_work <= chosen.extra_work]
+        return min([*fitting, chosen], key=_compiled_bytes)
     most = size_of(recompute, "recompute")
     if not fit:
         return _predicted(forms, most)
@@ -399,9 +400,8 @@ def _predicted(forms: Sequence[TracedArguments], most: int) -> ScheduledStep:
 
     The choice is among points that do not depend on ``most``.
     """
-    points = _spread(_points(forms), _PREDICTED)
     needed = []
-    for form, point in points:
+    for form, point in _spread(_points(forms), _PREDICTED):
         needed.append(point.arena_bytes)
         if point.arena_bytes <= most:
             found = ScheduledStep(form, _plan(form, point.arena_bytes), forms[0].work)
@@ -410,8 +410,8 @@ def _predicted(forms: Sequence[TracedArguments], most: int) -> ScheduledStep:
                 return found
     raise fault(
         "RecomputeExceeded",
-        f"no schedule is predicted to compile to {most:,} bytes; the best one needs at least "
-        f"{min(needed):,}",
+        f"no schedule is predicted to compile to {most:,} bytes; the smallest schedule needs at "
+        f"least {min(needed):,}",
     )
 
 
@@ -450,7 +450,7 @@ def _compiled(forms: Sequence[TracedArguments]) -> Iterator[ScheduledStep]:
     """
     Yield schedules from all bytes to the fewest, some points of the curve apart.
 
-    A schedule that compiles to no fewer bytes than a cheaper one is left out.
+    A schedule that compiles to no fewer bytes than a cheaper schedule is left out.
     """
     least: float = inf
     for form, point in _spread(_points(forms), _POINTS):

@@ -133,7 +133,8 @@ class Replay:
         self._program = program
         self._first = {tensor: named[graph.values[i].name] for tensor, i in emitter.values.items()}
         """For each array, the value that the first execution makes."""
-        read = {*runs.outputs, *(value for value, _ in runs.write_backs)}
+        kept = {*runs.outputs, *(value for value, _ in runs.write_backs)}
+        read = set(kept)
         self._steps: list[_Step] = []
         for index in reversed(plan.order):
             node = runs.nodes[index]
@@ -147,7 +148,6 @@ class Replay:
             self._steps.append(_Step(lines[name], node, again, last, inputs - read))
             read |= inputs
         self._steps.reverse()
-        kept = {*runs.outputs, *(value for value, _ in runs.write_backs)}
         sizes = [array_bytes(x.shape, x.dtype) for x in runs.values]
         self.predicted_bytes = heap_bytes(_buffers(self._steps, kept, sizes))
         """Temporary memory of the compiled step."""

@@ -57,7 +57,7 @@ impl<'a> KnownCosts<'a> {
         self.strips(nodes, strips).is_some()
     }
 
-    /// Returns the least time of nodes that continue one another in at most `room` bytes of scratch
+    /// Returns the least time of nodes of which each continues the node before, in at most `room` bytes of scratch
     /// memory; `None` if the runner has no kernel for that.
     pub(crate) fn continued_within(&self, nodes: &[NodeId], room: u64) -> Option<u64> {
         let cost = self.runner.step(nodes, StepForm::Continued)?;

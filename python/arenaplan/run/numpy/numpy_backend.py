@@ -59,7 +59,7 @@ class _Facts:
     """Facts about one graph that outlive a plan: no fact refers to the graph."""
 
     core: _core.Graph
-    """The graph of these facts; a changed graph has another one."""
+    """The graph of these facts; a changed graph has other facts."""
     kinds: dict[object, int] = field(default_factory=dict)
     """A number for each kind of node."""
     kind_of: dict[int, int] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from arenaplan.graph.values import Quantized
 from arenaplan.run.numpy.chained import in_chains
 from arenaplan.run.numpy.groups import Group, Member
 from arenaplan.run.numpy.hosting import bounds_of
-from arenaplan.run.numpy.kernels.conv_tiles import worthwhile
+from arenaplan.run.numpy.kernels.pieces import worthwhile
 from arenaplan.run.numpy.kernels.quantized_conv import (
     BYTES,
     Encoding,

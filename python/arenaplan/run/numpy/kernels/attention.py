@@ -18,8 +18,8 @@ import numpy as np
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import SINKS
-from arenaplan.run.numpy.kernels.conv_tiles import FLOPS, worthwhile
-from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
+from arenaplan.run.numpy.kernels.conv_tiles import FLOPS
+from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result, worthwhile
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import Run, Signature, Step, Tensor, scratch_bytes
 

@@ -23,8 +23,8 @@ from arenaplan.run.numpy.kernels.conv_compiled import (
     hosts_members,
     works_by_planes,
 )
-from arenaplan.run.numpy.kernels.conv_tiles import Area, Geometry, even, geometry, worthwhile
-from arenaplan.run.numpy.kernels.pieces import in_sequence, negligible, operand, result
+from arenaplan.run.numpy.kernels.conv_tiles import Area, Geometry, even, geometry
+from arenaplan.run.numpy.kernels.pieces import in_sequence, negligible, operand, result, worthwhile
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.kernels.window_cuts import CONV
 from arenaplan.run.numpy.kernels.windows import windows

@@ -27,9 +27,8 @@ from arenaplan.run.numpy.kernels.conv_tiles import (
     Geometry,
     even,
     geometry,
-    worthwhile,
 )
-from arenaplan.run.numpy.kernels.pieces import operand, result
+from arenaplan.run.numpy.kernels.pieces import operand, result, worthwhile
 from arenaplan.run.numpy.registry import (
     Guests,
     Run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from arenaplan.base.errors import ShapeMismatch
-from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box
 from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.kernels.windows import window_axes
@@ -29,8 +28,6 @@ _WRITTEN = 0.11
 """Nanoseconds to write a result element."""
 ROWS_OF = "rows_of"
 """Attribute of a Conv node that makes some rows of another node's result: all result rows."""
-_WORTHWHILE = 0.98
-"""More scratch memory is offered if a run takes at most this much of the time."""
 
 
 class Area(NamedTuple):
@@ -154,15 +151,6 @@ class Geometry:
 def even(total: int, most: int) -> int:
     """Return the smallest part that divides ``total`` into as few parts as ``most`` does."""
     return -(-total // -(-total // most))
-
-
-def worthwhile(ways: Iterable[Choice]) -> tuple[Choice, ...]:
-    """Return, by ascending bytes, the ways that each save enough time over the way before."""
-    found: list[Choice] = []
-    for way in sorted(ways, key=lambda way: (way.bytes, way.cost)):
-        if not found or way.cost < found[-1].cost * _WORTHWHILE:
-            found.append(way)
-    return tuple(found)
 
 
 def geometry(signature: Signature) -> Geometry:

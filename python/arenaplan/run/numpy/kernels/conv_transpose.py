@@ -18,8 +18,8 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box, Footprint, Uncuttable, whole
 from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.cuts import conv_transpose_channels
-from arenaplan.run.numpy.kernels.conv_tiles import FLOPS, worthwhile
-from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
+from arenaplan.run.numpy.kernels.conv_tiles import FLOPS
+from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result, worthwhile
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.kernels.windows import auto_pad_of, ints
 from arenaplan.run.numpy.registry import Cut, Run, Signature, Step, scratch_bytes

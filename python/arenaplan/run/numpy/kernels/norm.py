@@ -14,7 +14,6 @@ from arenaplan.graph import Choice
 from arenaplan.run.numpy.affine import COMPOSED, normalization
 from arenaplan.run.numpy.compiled import is_enabled
 from arenaplan.run.numpy.cuts import PER_CHANNEL, ROWS
-from arenaplan.run.numpy.kernels.conv_tiles import worthwhile
 from arenaplan.run.numpy.kernels.pieces import (
     address,
     in_sequence,
@@ -23,6 +22,7 @@ from arenaplan.run.numpy.kernels.pieces import (
     normalized_axis,
     operand,
     result,
+    worthwhile,
 )
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.kernels.window_cuts import (

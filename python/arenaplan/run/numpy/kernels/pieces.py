@@ -8,7 +8,7 @@ were attributes (axes, pads, sizes) are known at preparation or only at run time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,6 +25,8 @@ _BLOCK_COST = 7000
 """Elements that take as long as the calls of one more block: measured with QLinearAdd."""
 _NEGLIGIBLE = 25
 """Operands are so many times as large as scratch memory that is not worth saving."""
+_WORTHWHILE = 0.98
+"""More scratch memory is offered if a run takes at most this much of the time."""
 HIDDEN_COPY = 1 << 14
 """Elements that NumPy may copy internally when converting in place."""
 
@@ -112,6 +114,15 @@ def check_shape(step: Step, shape: Sequence[int], position: int = 0) -> None:
             f"node {step.signature.name!r} ({step.signature.op}) makes shape {tuple(shape)} of "
             f"its operands, and its output was planned with shape {planned}"
         )
+
+
+def worthwhile(ways: Iterable[Choice]) -> tuple[Choice, ...]:
+    """Return, by ascending bytes, the ways that each save enough time over the way before."""
+    found: list[Choice] = []
+    for way in sorted(ways, key=lambda way: (way.bytes, way.cost)):
+        if not found or way.cost < found[-1].cost * _WORTHWHILE:
+            found.append(way)
+    return tuple(found)
 
 
 def negligible(signature: Signature) -> int:

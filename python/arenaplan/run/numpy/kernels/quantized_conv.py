@@ -33,7 +33,8 @@ from arenaplan._core import (
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.compiled import is_enabled, sides
 from arenaplan.run.numpy.constants import shared
-from arenaplan.run.numpy.kernels.conv_tiles import Geometry, geometry, worthwhile
+from arenaplan.run.numpy.kernels.conv_tiles import Geometry, geometry
+from arenaplan.run.numpy.kernels.pieces import worthwhile
 from arenaplan.run.numpy.registry import Scratch, Signature, Tensor, scratch_bytes
 
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))

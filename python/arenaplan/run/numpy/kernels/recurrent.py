@@ -24,8 +24,7 @@ from arenaplan.run.numpy.kernels.activations import (
     softplus,
     softsign,
 )
-from arenaplan.run.numpy.kernels.conv_tiles import worthwhile
-from arenaplan.run.numpy.kernels.pieces import in_sequence, invalid, operand
+from arenaplan.run.numpy.kernels.pieces import in_sequence, invalid, operand, worthwhile
 from arenaplan.run.numpy.kernels.recurrent_compiled import (
     FUNCTIONS,
     DirectionArrays,
