@@ -58,17 +58,17 @@ impl Costs {
 impl arenaplan::choose::Costs for Costs {
     fn step(&self, nodes: &[NodeId], form: StepForm<'_>) -> Option<StepCost> {
         let nodes = indices(nodes);
-        let row: Option<StepRow> = self.ask(|costs| match form {
-            StepForm::Strips(strips) => {
-                let last = nodes.last().copied().unwrap_or(u32::MAX);
-                let strips = Strips::of(last, strips);
-                costs.call_method1("step_in_strips", (nodes, strips))?.extract()
-            }
-            StepForm::Continued => costs.call_method1("step_continued", (nodes,))?.extract(),
-            form => {
-                let staged = matches!(form, StepForm::Staged);
-                costs.call_method1("step", (nodes, staged))?.extract()
-            }
+        let last = nodes.last().copied().unwrap_or(u32::MAX);
+        let row: Option<StepRow> = self.ask(|costs| {
+            let cost = match form {
+                StepForm::Strips(strips) => {
+                    costs.call_method1("step", (nodes, Strips::of(last, strips)))
+                }
+                StepForm::Staged => costs.call_method1("step", (nodes, "staged")),
+                StepForm::Continued => costs.call_method1("step", (nodes, "continued")),
+                _ => costs.call_method1("step", (nodes, "whole")),
+            };
+            cost?.extract()
         });
         let (slots, ways) = row?;
         let slot = |sizes: Vec<(u64, f64)>| Workspace {

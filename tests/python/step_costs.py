@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import arenaplan as ap
 from arenaplan import _core
+from arenaplan.graph.costs import StepForm
 from arenaplan.run.numpy import BACKEND
 
 Slots = Sequence[Sequence[ap.graph.Choice]]
@@ -15,21 +16,21 @@ def workspace_choices(
     graph: ap.Graph, steps: Iterable[Sequence[int]] | None = None
 ) -> dict[int, Slots]:
     """Return the scratch buffers of steps, by last node."""
-    return _choices(graph, steps, staged=False)
+    return _choices(graph, steps, "whole")
 
 
 def staging_choices(graph: ap.Graph, steps: Iterable[Sequence[int]]) -> dict[int, Slots]:
     """Return the scratch buffers of steps whose output overlaps an input, by last node."""
-    return _choices(graph, steps, staged=True)
+    return _choices(graph, steps, "staged")
 
 
 def _choices(
-    graph: ap.Graph, steps: Iterable[Sequence[int]] | None, *, staged: bool
+    graph: ap.Graph, steps: Iterable[Sequence[int]] | None, form: StepForm
 ) -> dict[int, Slots]:
     costs = BACKEND.costs(graph)
     found = {}
     for nodes in [[node.index] for node in graph.nodes] if steps is None else steps:
-        cost = costs.step(nodes, staged)
+        cost = costs.step(nodes, form)
         if cost is not None and cost.workspaces:
             found[nodes[-1]] = cost.workspaces
     return found
@@ -37,7 +38,7 @@ def _choices(
 
 def step_ways(graph: ap.Graph, nodes: Sequence[int]) -> list[tuple[int, int]]:
     """Return the ways to run nodes as one: bytes of scratch memory, and nanoseconds."""
-    cost = BACKEND.costs(graph).step(nodes, False)
+    cost = BACKEND.costs(graph).step(nodes, "whole")
     assert cost is not None
     return [(way.bytes, way.nanoseconds) for way in cost.ways]
 

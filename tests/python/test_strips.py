@@ -55,7 +55,7 @@ class Kernels:
     def strips(self, nodes: Sequence[int], rows: int) -> tuple[list[int], ap.Strips] | None:
         """Return nodes in order, and their strips, if they can run so."""
         found = nodes_in_strips(self.graph.core, self.costs, list(nodes), rows)
-        return found if found is not None and self.costs.step_in_strips(*found) else None
+        return found if found is not None and self.costs.step(*found) else None
 
     def runs(self) -> Iterator[list[int]]:
         count = len(self.graph.nodes)

@@ -194,16 +194,12 @@ class Machine:
     def costs(self, graph: ap.Graph) -> Machine:
         return self
 
-    def step(self, nodes: Sequence[int], staged: bool) -> costs.StepCost:
+    def step(self, nodes: Sequence[int], form: costs.StepForm) -> costs.StepCost | None:
+        if form not in ("whole", "staged"):
+            return None
         seconds = 1 if len(nodes) == 1 else 2 * len(nodes)
         slot = (ap.graph.Choice(64 * len(nodes), 1.0),)
         return costs.StepCost((slot,), [costs.Way(64 * len(nodes), seconds * 10**9)])
-
-    def step_continued(self, nodes: Sequence[int]) -> None:
-        return None
-
-    def step_in_strips(self, nodes: Sequence[int], strips: ap.Strips) -> None:
-        return None
 
     def groupings(self) -> list[list[list[int]]]:
         return []
@@ -335,7 +331,7 @@ def test_a_plan_without_scratch_memory_has_no_more_bytes(limit: float | None) ->
 
 def test_the_core_asks_a_backend_and_raises_its_errors(machine: ap.Target) -> None:
     class Broken(Machine):
-        def step(self, nodes: Sequence[int], staged: bool) -> costs.StepCost:
+        def step(self, nodes: Sequence[int], form: costs.StepForm) -> costs.StepCost:
             raise ValueError("no clock")
 
     costs.register("machine", Broken().costs)

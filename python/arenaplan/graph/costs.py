@@ -8,7 +8,7 @@ planning.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from arenaplan._core import Strips
@@ -56,6 +56,10 @@ class RowKernel(NamedTuple):
     """Costs for some row counts, ascending; interpolated linearly between."""
 
 
+StepForm: TypeAlias = Literal["whole", "staged", "continued"] | "Strips"
+"""The form in which fused nodes run: the name of a form, or the strips."""
+
+
 class Costs(Protocol):
     """
     A runtime's costs for the steps of a graph.
@@ -71,31 +75,22 @@ class Costs(Protocol):
         ``None`` if no step runs strip by strip.
         """
 
-    def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
+    def step(self, nodes: Sequence[int], form: StepForm) -> StepCost | None:
         """
-        Return the cost of fused nodes; ``None`` if no kernel runs the group.
+        Return the cost of fused nodes; ``None`` if no kernel runs the nodes in the form.
 
         Parameters
         ----------
         nodes : sequence of int
             Node indices, in order; at least one.
-        staged : bool
-            Whether the output overlaps an input at a distance.
-        """
-
-    def step_continued(self, nodes: Sequence[int]) -> StepCost | None:
-        """
-        Return the cost of nodes of which each replaces the result of the node before, in one call.
-
-        The first node may take over an input as if alone; all work in its first scratch buffer.
-        ``None`` if no kernel runs the nodes so.
-        """
-
-    def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
-        """
-        Return the cost of nodes that run strip by strip; line buffers are in the first buffer.
-
-        ``None`` if the nodes cannot run in these strips: rows at an edge may be unlike others.
+        form : StepForm
+            - ``"whole"``: piece by piece.
+            - ``"staged"``: piece by piece, while the output overlaps an input at a distance.
+            - ``"continued"``: one call in which each node replaces the result of the node before.
+              The first node may take over an input as if alone; all nodes work in the first
+              node's first scratch buffer.
+            - :class:`arenaplan.Strips`: strip by strip, with the line buffers in the first scratch
+              buffer. Rows at an edge may be unlike others, which no kernel may run.
         """
 
     def groupings(self) -> Sequence[list[list[int]]]:

@@ -22,7 +22,7 @@ from arenaplan.run.numpy.signatures import NOT_RUN
 from arenaplan.run.numpy.timing import nanoseconds
 
 if TYPE_CHECKING:
-    from arenaplan._core import Strips
+    from arenaplan.graph.costs import StepForm
 
 _ALIGNMENT: Final = 256
 
@@ -35,10 +35,10 @@ class CupyCosts:
     def __init__(self, backend: CupyBackend, graph: Graph) -> None:
         self._backend, self._graph = backend, graph
 
-    def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
+    def step(self, nodes: Sequence[int], form: StepForm) -> StepCost | None:
         """Return the cost of a step; ``None`` if some node has no kernel."""
-        # Outputs never overlap inputs in part.
-        lowering = None if staged else self._backend.lowering(self._graph, nodes)
+        # A launch performs one whole step, whose output never overlaps an input in part.
+        lowering = self._backend.lowering(self._graph, nodes) if form == "whole" else None
         if lowering is None:
             return None
         nanoseconds = _seconds(lowering) * 1e9
@@ -51,14 +51,6 @@ class CupyCosts:
             for choice in widest
         ]
         return StepCost(lowering.slots, ways)
-
-    def step_continued(self, nodes: Sequence[int]) -> None:
-        """Return nothing: a launch performs one step."""
-        return
-
-    def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> None:
-        """Return nothing: steps never run strip by strip."""
-        return
 
     def groupings(self) -> list[list[list[int]]]:
         """Return nothing: the core's own search knows all steps."""

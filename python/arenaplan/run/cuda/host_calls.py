@@ -43,7 +43,7 @@ class HostCalls:
     ) -> None:
         self._device, self._graph, self._clock = device, graph, clock
         costs = BACKEND.costs(graph)
-        known = {call.node: costs.step([call.node], False) for call in calls}
+        known = {call.node: costs.step([call.node], "whole") for call in calls}
         sizes = {node: least_workspaces(cost) for node, cost in known.items() if cost is not None}
         self._workspaces, self.bytes = own_workspaces(sizes)
         """Bytes on the host: copies of operands and results, and scratch memory."""

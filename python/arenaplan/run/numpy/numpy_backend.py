@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from arenaplan.formats.partial import decides
@@ -47,8 +47,7 @@ from arenaplan.run.numpy.timing import nanoseconds
 if TYPE_CHECKING:
     from arenaplan import _core
     from arenaplan._core import Plan, Strips
-
-_Form: TypeAlias = Literal["whole", "staged", "continued"]
+    from arenaplan.graph.costs import StepForm
 
 _FEW = 64
 """Elements of a constant that are looked at, since kernels may depend on them: axes, sizes."""
@@ -81,14 +80,16 @@ class NumpyCosts:
         self._graph = graph
         self._facts = facts
 
-    def step(self, nodes: Sequence[int], staged: bool) -> StepCost | None:
-        """Return the cost of a step; ``None`` if no kernel runs it, or it is no group."""
-        return self._cost(nodes, "staged" if staged else "whole")
-
-    def _cost(self, nodes: Sequence[int], form: _Form) -> StepCost | None:
+    def step(self, nodes: Sequence[int], form: StepForm) -> StepCost | None:
+        """Return the cost of a step; ``None`` if no kernel runs the nodes in the form."""
         graph = self._graph
         if not all(0 <= node < len(graph.nodes) for node in nodes):
             return None  # The core will refuse it.
+        if not isinstance(form, str):
+            in_strips, place = self._facts.in_strips, (*nodes, form)
+            if place not in in_strips:
+                in_strips[place] = self._in_strips(nodes, form)
+            return in_strips[place]
         try:
             key = form, self._key(nodes)
             known = self._facts.alike.get(key)
@@ -103,17 +104,6 @@ class NumpyCosts:
         except (*NOT_RUN, NotAGroup):
             return None  # Such a graph can be planned; an executor, or the core, will refuse it.
         return known
-
-    def step_continued(self, nodes: Sequence[int]) -> StepCost | None:
-        """Return the cost of nodes of which each replaces the result of the node before."""
-        return self._cost(nodes, "continued")
-
-    def step_in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
-        """Return the cost of nodes that run strip by strip."""
-        known, key = self._facts.in_strips, (*nodes, strips)
-        if key not in known:
-            known[key] = self._in_strips(nodes, strips)
-        return known[key]
 
     def _in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
         try:
@@ -220,11 +210,11 @@ def missing_workspaces(graph: Graph, plan: Plan, planned: Workspaces) -> dict[in
         if home in planned and not (home in strips and has_lines_only):
             continue
         if home in strips:
-            cost = costs.step_in_strips(nodes, strips[home])
+            cost = costs.step(nodes, strips[home])
         elif home == nodes[-1]:
-            cost = costs.step(nodes, home in overlapped)
+            cost = costs.step(nodes, "staged" if home in overlapped else "whole")
         else:
-            cost = costs.step_continued(nodes) if has_lines_only else None
+            cost = costs.step(nodes, "continued") if has_lines_only else None
         if cost is not None and cost.workspaces:
             missing[home] = least_workspaces(cost)[len(planned.get(home, ())) :]
     return missing
