@@ -70,6 +70,7 @@ __all__ = [
     "graph_schema",
     "hazards_schema",
     "load_params",
+    "minimum_cut",
     "model_schema",
     "nodes_in_strips",
     "order_mutations",
@@ -876,6 +877,11 @@ class Graph:
     def was_sorted(self, /) -> bool:
         """
         Whether the nodes were not in a topological order and had to be sorted.
+        """
+    def with_inner_sizes(self, /, sizes: Sequence[tuple[int, Sequence[tuple[int, int]]]]) -> Graph:
+        """
+        Return a copy in which nodes, by index, may have less inner memory: pairs of bytes and
+        additional work, by falling bytes.
         """
     def with_pins(self, /, pins: Sequence[tuple[int, int]]) -> Graph:
         """
@@ -1854,6 +1860,12 @@ class Plan:
         ------
         PlanMismatch, PlanOverlap, PlanOutOfBounds, PlanMisaligned, PlanCorrupt
             As :meth:`check`.
+        """
+    @property
+    def inner(self, /) -> list[tuple[int, int]]:
+        """
+        Nodes by index that have less inner memory than in the graph, with the bytes; empty unless
+        there is a :attr:`schedule`.
         """
     def live_at(self, /, step: int) -> list[int]:
         """
@@ -3140,6 +3152,18 @@ def hazards_schema() -> str:
 def load_params(blob: bytes) -> list[tuple[str, str, list[int], bytes]]:
     """
     Return ``(name, dtype, shape, bytes)`` for every array in a parameter blob.
+    """
+
+def minimum_cut(vertices: int, arcs: Sequence[tuple[int, int, int]]) -> list[bool]:
+    """
+    Return, by vertex, whether the vertex is on the source's side of a minimum cut.
+
+    Vertex 0 is the source, vertex 1 the sink. No cut contains arcs with a capacity of 2^60 or more.
+
+    Raises
+    ------
+    InvalidOption
+        If an arc names a vertex that is not there, or each cut contains such an arc.
     """
 
 def model_schema() -> str:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arenaplan::base::{Alignment, Execution, quoted};
 use arenaplan::choose::declared;
-use arenaplan::graph::{Choice, Flow, InPlace, Overlap, View, Whole, Window, Workspace};
+use arenaplan::graph::{Choice, Flow, InPlace, InnerSize, Overlap, View, Whole, Window, Workspace};
 use arenaplan::pack::Space;
 use arenaplan::{Effects, GraphBuilder, Node, NodeId, SpaceId, Value, ValueId};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyUnicodeEncodeError, PyValueError};
@@ -215,6 +215,21 @@ impl Graph {
             graph.with_pins(pins.into_iter().map(|(value, at)| (ValueId::from(value), at)))
         })?;
         Ok(Self { inner: Arc::new(inner.or_raise(py)?) })
+    }
+
+    /// Return a copy in which nodes, by index, may have less inner memory: pairs of bytes and
+    /// additional work, by falling bytes.
+    fn with_inner_sizes(
+        &self,
+        py: Python<'_>,
+        sizes: Vec<(u32, Vec<(u64, u64)>)>,
+    ) -> PyResult<Self> {
+        let size = |(bytes, extra_cost)| InnerSize { bytes, extra_cost };
+        let rows = sizes
+            .into_iter()
+            .map(move |(node, sizes)| (NodeId::from(node), sizes.into_iter().map(size).collect()));
+        let inner = self.run(py, move |graph| graph.with_inner_sizes(rows))?.or_raise(py)?;
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Return the graph in which each group of nodes, by index in execution order, is one node.

@@ -80,7 +80,7 @@ mod _core {
     use crate::queue::{Queue, Variable};
     #[pymodule_export]
     use crate::recompute::{
-        RecomputeCurve, RecomputePoint, extra_of_chen, recompute, recompute_curve,
+        RecomputeCurve, RecomputePoint, extra_of_chen, minimum_cut, recompute, recompute_curve,
     };
     #[pymodule_export]
     use crate::results::{

@@ -132,6 +132,13 @@ getters! { Plan
     schedule: Option<Vec<Entry>> =
         |it| it.inner.recomputed().map(|recomputed| Entry::of(&recomputed.schedule));
 
+    /// Nodes by index that have less inner memory than in the graph, with the bytes; empty unless
+    /// there is a :attr:`schedule`.
+    inner: Vec<(u32, u64)> = |it| {
+        let chosen = it.inner.recomputed().map_or(&[][..], |it| &it.inner);
+        chosen.iter().map(|it| (it.node.into(), it.bytes)).collect()
+    };
+
     /// The slow memory that values are copied to, which is the last of :attr:`spaces`; None if no
     /// value is.
     paging: Option<Paging> =
@@ -631,7 +638,9 @@ impl Plan {
     fn seen_graph<'py>(&self, graph: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let seen = object_of(graph)?.call_method1("variant", (self.inner.target().name(),))?;
         match self.schedule() {
-            Some(schedule) => seen.call_method1("scheduled", (schedule, self.paging())),
+            Some(schedule) => {
+                seen.call_method1("scheduled", (schedule, self.paging(), self.inner()))
+            }
             None => Ok(seen),
         }
     }
@@ -649,7 +658,8 @@ impl Plan {
         if self.inner.recomputed().is_none() || graph.cast::<Graph>().is_ok() {
             return Ok(None);
         }
-        let core = object_of(graph)?.getattr("core")?.cast_into::<Graph>()?;
+        let which = if self.inner().is_empty() { "core" } else { "core_with_sizes" };
+        let core = object_of(graph)?.getattr(which)?.cast_into::<Graph>()?;
         Ok(Some(Arc::clone(&core.get().inner)))
     }
 

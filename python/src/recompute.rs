@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arenaplan::pack::Space;
 use arenaplan::planner::{Curve, Goal, Planner};
-use arenaplan::recompute::Recompute;
+use arenaplan::recompute::{Recompute, minimum_cut as cut_of};
 use pyo3::prelude::*;
 
 use crate::call::{self, Moment};
@@ -145,4 +145,22 @@ pub(crate) fn extra_of_chen(
         Ok(budgets.into_iter().map(extra).collect())
     })?;
     found.or_raise(py)
+}
+
+/// Return, by vertex, whether the vertex is on the source's side of a minimum cut.
+///
+/// Vertex 0 is the source, vertex 1 the sink. No cut contains arcs with a capacity of 2^60 or more.
+///
+/// Raises
+/// ------
+/// InvalidOption
+///     If an arc names a vertex that is not there, or each cut contains such an arc.
+#[pyfunction]
+pub(crate) fn minimum_cut(
+    py: Python<'_>,
+    vertices: usize,
+    arcs: Vec<(u32, u32, u64)>,
+) -> PyResult<Vec<bool>> {
+    let items = vertices.saturating_add(arcs.len());
+    call::run(py, items, move |_, _| cut_of(vertices, &arcs))?.or_raise(py)
 }

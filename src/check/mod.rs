@@ -140,7 +140,7 @@ impl Plan {
     pub fn check(&self, graph: &Graph) -> Result<Verdict> {
         if self.recomputed.is_some() && self.digest != graph.digest() {
             let scheduled = self.executions(graph)?;
-            self.check_contents(graph, &scheduled)?;
+            self.check_repetitions(graph, &scheduled)?;
             return self.examine(&scheduled).map(|found| found.verdict);
         }
         self.examine(graph).map(|found| found.verdict)
@@ -153,7 +153,8 @@ impl Plan {
         };
         let slow = recomputed.paging.as_ref().map(Paging::to_space);
         graph
-            .scheduled_with(&recomputed.schedule, slow.as_ref())
+            .with_inner(&recomputed.inner)
+            .and_then(|graph| graph.scheduled_with(&recomputed.schedule, slow.as_ref()))
             .map(|scheduled| scheduled.graph)
             .or_else(|error| mismatch(format!("its schedule does not run: {error}")))
     }
@@ -168,7 +169,11 @@ impl Plan {
     /// [`Error::PlanMismatch`] if an execution was dropped, exchanged or moved so that a reader
     /// finds another content, or the extra work differs.
     pub fn check_repetitions(&self, graph: &Graph, executions: &Graph) -> Result<()> {
-        self.check_contents(graph, executions)
+        let Some(recomputed) = &self.recomputed else { return Ok(()) };
+        let inner = graph.with_inner(&recomputed.inner);
+        let inner = inner.or_else(|error| mismatch(format!("its inner memory: {error}")))?;
+        self.check_contents(&inner, executions)?;
+        self.check_extra(graph, &inner)
     }
 
     /// Checks that the plan was made for `graph`, with a node for each execution in a

@@ -345,6 +345,7 @@ impl Grouping<'_> {
             effects,
             after: after.collect(),
             cost: group.iter().fold(0, |sum: u64, &id| sum.saturating_add(graph.node(id).cost)),
+            inner_sizes: Vec::new(),
         })
     }
 

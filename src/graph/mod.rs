@@ -6,6 +6,7 @@ mod attribute;
 mod builder;
 mod covers;
 mod group;
+mod inner;
 mod node;
 #[cfg(feature = "serde")]
 mod numbers;
@@ -28,6 +29,7 @@ pub use attribute::Attribute;
 pub use builder::GraphBuilder;
 pub use covers::Covers;
 pub use group::Grouped;
+pub use inner::{ChosenInner, InnerSize};
 pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
 #[cfg(feature = "serde")]
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::Range;
 
-use super::Attribute;
+use super::{Attribute, InnerSize};
 use crate::base::{Alignment, NodeId, ValueId};
 
 /// Permission for an output to take over an input's bytes.
@@ -227,6 +227,7 @@ pub struct Node {
     pub(super) effects: Effects,
     pub(super) after: Box<[NodeId]>,
     pub(super) cost: u64,
+    pub(super) inner_sizes: Vec<InnerSize>,
 }
 
 impl Node {
@@ -246,6 +247,7 @@ impl Node {
             effects: Effects::default(),
             after: Box::default(),
             cost: 0,
+            inner_sizes: Vec::new(),
         }
     }
 
@@ -452,6 +454,12 @@ impl Node {
     /// Returns the run cost in work units; 0 if unknown.
     pub const fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// Returns the smaller sizes of the node's inner memory, by falling bytes: see
+    /// [`Graph::with_inner_sizes`](crate::Graph::with_inner_sizes).
+    pub fn inner_sizes(&self) -> &[InnerSize] {
+        &self.inner_sizes
     }
 
     /// Returns true if another run on equal operands makes equal bytes and has no other effect: the node

@@ -4,6 +4,7 @@
 use alloc::{string::String, vec::Vec};
 
 use crate::base::Execution;
+use crate::graph::ChosenInner;
 use crate::pack::Space;
 
 /// The schedule of a plan in which nodes run again, and the extra work.
@@ -19,9 +20,12 @@ pub struct Recomputed {
     /// The executions: nodes of the graph without repetitions, and values that are copied. A
     /// reader reads the latest value that was made before.
     pub schedule: Vec<Execution>,
+    /// The nodes that have less inner memory than in the graph.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub inner: Vec<ChosenInner>,
     /// Cost if each node runs once.
     pub cost: u64,
-    /// Cost of the repetitions and copies.
+    /// Cost of the repetitions and copies, and of repetitions inside of nodes.
     pub extra_cost: u64,
     /// Lower bound of the extra cost over all schedules, in any order, that keep no more bytes
     /// between two steps than the arena has, and run each node by itself.

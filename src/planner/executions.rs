@@ -116,7 +116,8 @@ fn scheduled(planner: &Planner<'_>, graph: &Graph, goal: Goal, costs: &dyn Costs
     let found = bare.workspace(WorkspacePolicy::None).of_values(graph, goal)?;
     let Some(recomputed) = found.recomputed() else { return planner.plan(graph) };
     let slow: Option<Space> = recomputed.paging.as_ref().map(Paging::to_space);
-    let executions = graph.scheduled_with(&recomputed.schedule, slow.as_ref())?;
+    let executions =
+        graph.with_inner(&recomputed.inner)?.scheduled_with(&recomputed.schedule, slow.as_ref())?;
     let runner = ExecutionCosts { runner: costs, origin: &executions.origin };
     let alone: Vec<Vec<NodeId>> =
         (0..executions.graph.nodes().len()).map(|at| alloc::vec![NodeId::new(at)]).collect();

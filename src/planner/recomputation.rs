@@ -21,7 +21,8 @@ impl Planner<'_> {
     /// Returns a plan in which nodes run again to meet a goal, already checked; a plan without
     /// repetitions where such a plan meets the goal.
     ///
-    /// Nodes that are [pure](crate::graph::Node::is_pure) may run again. Each step in a plan with
+    /// Nodes that are [pure](crate::graph::Node::is_pure) may run again, and nodes with
+    /// [a choice](crate::graph::Node::inner_sizes) may have less inner memory. Each step in a plan with
     /// repetitions runs one node. If there is a memory to [page to](Self::paging_to), values may
     /// also leave for that memory and come back, wherever paging costs less; the goal counts the
     /// bytes in the other spaces. With [costs](Self::costs), bytes include the scratch memory of
@@ -241,9 +242,18 @@ impl Planner<'_> {
     /// work.
     fn within(&self, graph: &Graph, search: &mut Recompute<'_>, bytes: u64) -> Result<FoundPlan> {
         let known = search.known();
-        let end = known.partition_point(|figures| figures.bytes <= bytes);
+        let most = bytes.saturating_add(search.spared());
+        let end = known.partition_point(|figures| figures.bytes <= most);
         let mut least = u64::MAX;
         for index in (0..end).rev() {
+            if known[index].bytes > bytes
+                && let Some(schedule) = search.known_schedule(index, 0)
+            {
+                let quick = Self { budget: self.budget.with_nodes(0), ..*self };
+                if quick.plan_schedule(graph, search, &schedule)?.lower_bound() > bytes {
+                    continue;
+                }
+            }
             // Copies that come back early may leave no room.
             let mut tried = None;
             for limit in [bytes, 0] {
@@ -299,9 +309,10 @@ impl Planner<'_> {
         let start = known.partition_point(|figures| figures.extra_cost > extra);
         let mut best = plain;
         let mut is_better = false;
-        // The arena of a schedule has at least the live bytes.
+        // The arena of a schedule has at least the live bytes beside the caller's memory.
         for (index, figures) in known.iter().enumerate().skip(start) {
-            if figures.extra_cost == 0 || figures.bytes >= fast_bytes(&best) {
+            let live = figures.bytes.saturating_sub(search.spared());
+            if figures.extra_cost == 0 || live >= fast_bytes(&best) {
                 break;
             }
             let Some(schedule) = search.known_schedule(index, 0) else { continue };
@@ -368,16 +379,21 @@ impl Planner<'_> {
         };
         let is_copy = |execution: &&Execution| !matches!(execution, Execution::Run(_));
         let copies = schedule.executions.iter().filter(is_copy).count();
-        if schedule.executions.len() == graph.nodes().len() && copies == 0 {
+        if schedule.executions.len() == graph.nodes().len()
+            && copies == 0
+            && schedule.inner.is_empty()
+        {
             let order = graph.scheduled_with(&schedule.executions, None)?.order;
             return self.plan_steps(graph, &steps(&order));
         }
         let slow = self.paging.filter(|_| copies > 0);
-        let scheduled = graph.scheduled_with(&schedule.executions, slow)?;
+        let scheduled =
+            graph.with_inner(&schedule.inner)?.scheduled_with(&schedule.executions, slow)?;
         let mut plan = self.plan_steps(&scheduled.graph, &steps(&scheduled.order))?;
         let bytes = bytes_beside(&plan, slow.is_some());
         plan.recomputed = Some(Recomputed {
             schedule: schedule.executions.clone(),
+            inner: schedule.inner.clone(),
             cost: search.cost(),
             extra_cost: schedule.extra_cost,
             extra_bound: 0,

@@ -3,9 +3,32 @@
 use alloc::{collections::VecDeque, vec, vec::Vec};
 
 use super::narrow_ids::{NONE, at, narrow};
+use crate::base::{Error, Result};
 
 /// Capacity of an arc that no cut contains.
 pub(super) const UNLIMITED: u64 = 1 << 60;
+
+/// Returns, by vertex, whether the vertex is on the source's side of a minimum cut through a network
+/// with source 0 and sink 1. Arcs are `(from, to, capacity)`; no cut contains arcs with 2^60 or more.
+///
+/// # Errors
+///
+/// [`Error::InvalidOption`] if an arc names a vertex that is not there, or each cut contains an arc
+/// with a capacity of 2^60 or more.
+pub fn minimum_cut(vertices: usize, arcs: &[(u32, u32, u64)]) -> Result<Vec<bool>> {
+    let invalid = |reason: &str| Error::InvalidOption { option: "arcs", reason: reason.into() };
+    if vertices < 2 || arcs.iter().any(|arc| at(arc.0.max(arc.1)) >= vertices) {
+        return Err(invalid("an arc names a vertex that is not there"));
+    }
+    let mut network = Network::new(vertices);
+    for &(from, to, capacity) in arcs {
+        network.arc(at(from), at(to), capacity.min(UNLIMITED));
+    }
+    if network.flow() >= UNLIMITED {
+        return Err(invalid("no cut is without unlimited arcs"));
+    }
+    Ok(network.source_side())
+}
 
 /// A network with a source, vertex 0, and a sink, vertex 1.
 pub(super) struct Network {

@@ -16,6 +16,8 @@
 //!
 //! [`Recompute::paging_to`] lets values also leave for a slow memory and come back: see `paging.rs`.
 //!
+//! Nodes that run graphs themselves may have less inner memory: see `inner_memory.rs`.
+//!
 //! [`Recompute::bound`] is a proven lower bound of the extra work over all schedules: see
 //! `cost_bound.rs`.
 
@@ -23,6 +25,7 @@ mod closure;
 mod cost_bound;
 mod cut;
 mod greedy;
+mod inner_memory;
 mod moved_runs;
 mod narrow_ids;
 mod node_orders;
@@ -39,11 +42,13 @@ mod trial;
 use alloc::{format, string::String, vec::Vec};
 use core::str::FromStr;
 
+pub use cut::minimum_cut;
+
 use crate::base::{Error, Execution, NodeId, Result, quoted};
-use crate::graph::Graph;
+use crate::graph::{ChosenInner, Graph};
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Space};
-use sequence_model::SequenceModel;
+use inner_memory::{InnerMemory, SizedSchedule, smallest};
 use sequence_search::{SequenceCandidate, SequenceSearch};
 
 /// A strategy for recomputation that is known by name.
@@ -86,9 +91,11 @@ impl FromStr for Strategy {
 pub struct Schedule {
     /// The executions.
     pub executions: Vec<Execution>,
+    /// The nodes that have less inner memory than in the graph.
+    pub inner: Vec<ChosenInner>,
     /// Bytes that are live at the highest step.
     pub bytes: u64,
-    /// Cost of the repetitions and copies.
+    /// Cost of the repetitions and copies, and of less inner memory.
     pub extra_cost: u64,
 }
 
@@ -135,7 +142,10 @@ pub(crate) struct ScheduleFigures {
 /// # Ok::<(), arenaplan::Error>(())
 /// ```
 pub struct Recompute<'a> {
+    /// The search with the smallest inner memory of nodes.
     search: SequenceSearch<'a>,
+    /// The nodes with a choice of inner memory, if any.
+    inner: Option<InnerMemory<'a>>,
     /// The search that may also copy values.
     paging: Option<SequenceSearch<'a>>,
 }
@@ -151,22 +161,23 @@ impl<'a> Recompute<'a> {
     ) -> Self {
         let orders: Vec<Vec<u32>> =
             orders.iter().map(|order| order.iter().map(|&id| id.into()).collect()).collect();
-        let search = SequenceSearch::new(SequenceModel::new(graph, options), &orders, limits);
-        Self { search, paging: None }
+        let begun = |model| SequenceSearch::new(model, &orders, limits);
+        let inner = InnerMemory::new(graph, options, begun);
+        Self { search: begun(smallest(graph, options)), inner, paging: None }
     }
 
     /// Lets values also be copied to the memory `slow` and back, at the cost of that memory for each
     /// byte. A schedule is then never dearer than without.
     #[must_use]
     pub fn paging_to(mut self, graph: &Graph, options: LivenessOptions, slow: &Space) -> Self {
-        self.paging =
-            Some(self.search.with_paging(graph, SequenceModel::new(graph, options), slow));
+        self.paging = Some(self.search.with_paging(graph, smallest(graph, options), slow));
         self
     }
 
     /// Returns the best schedule that is known in which each node runs once.
     pub fn plain(&self) -> Schedule {
-        self.schedule(&self.search.plain)
+        let search = self.inner.as_ref().map_or(&self.search, |inner| &inner.largest);
+        self.schedule(&search.plain)
     }
 
     /// Returns the cheapest schedule found with at most `bytes` live; `None` if there is none.
@@ -192,12 +203,22 @@ impl<'a> Recompute<'a> {
             let (bytes, extra_cost) = (it.peak, it.cost.saturating_sub(cost));
             ScheduleFigures { bytes, extra_cost }
         };
-        searched.front.iter().map(figures).collect()
+        match &mut self.inner {
+            None => searched.front.iter().map(figures).collect(),
+            Some(inner) => {
+                inner.choose(searched);
+                inner.front.iter().map(|it| figures(&it.found)).collect()
+            }
+        }
     }
 
     /// Returns a [known](Self::known) schedule. Copies come back as early as `bytes`, or the
     /// schedule's live bytes if larger, permit.
     pub(crate) fn known_schedule(&self, index: usize, bytes: u64) -> Option<Schedule> {
+        if let Some(inner) = &self.inner {
+            let SizedSchedule { found, inner } = inner.front.get(index)?;
+            return Some(Schedule { inner: inner.clone(), ..self.schedule(found) });
+        }
         let Some(paging) = &self.paging else {
             return Some(self.schedule(self.search.front.get(index)?));
         };
@@ -208,7 +229,8 @@ impl<'a> Recompute<'a> {
 
     /// Returns the schedule by a named strategy that needs the fewest bytes.
     pub fn by_strategy(&self, strategy: Strategy) -> Option<Schedule> {
-        let found = self.search.classic(strategy == Strategy::MxnetMirror)?;
+        let search = self.inner.as_ref().map_or(&self.search, |inner| &inner.largest);
+        let found = search.classic(strategy == Strategy::MxnetMirror)?;
         Some(self.schedule(&found))
     }
 
@@ -235,7 +257,7 @@ impl<'a> Recompute<'a> {
         limits: &Budget<'_>,
     ) -> u64 {
         let order: Vec<u32> = order.iter().map(|&id| id.into()).collect();
-        SequenceSearch::before_starts(SequenceModel::new(graph, options), &[order], limits)
+        SequenceSearch::before_starts(smallest(graph, options), &[order], limits)
             .with_copies(graph, slow)
             .bound(bytes)
     }
@@ -244,6 +266,11 @@ impl<'a> Recompute<'a> {
     /// operands of one node.
     pub fn floor(&self) -> u64 {
         self.search.model.floor()
+    }
+
+    /// Returns the most bytes by which an arena may be below the live bytes of a schedule.
+    pub(crate) const fn spared(&self) -> u64 {
+        self.search.model.spared
     }
 
     /// Returns the cost if each node runs once.
@@ -263,7 +290,7 @@ impl<'a> Recompute<'a> {
             paging.map_or(Execution::Run(NodeId::from(node)), |paging| paging.execution(node))
         };
         let executions = found.sequence.iter().map(execution).collect();
-        Schedule { executions, bytes: found.peak, extra_cost }
+        Schedule { executions, inner: Vec::new(), bytes: found.peak, extra_cost }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct SequenceModel {
     pub(super) supplied: Vec<u32>,
     /// Bytes that are held at every step.
     pub(super) resident: u64,
+    /// Bytes of the caller's outputs, in which values between nodes may lie before.
+    pub(super) spared: u64,
     /// Cost if every node runs once.
     pub(super) cost: u64,
     /// For each value: the node that replaces the value, or [`NONE`].
@@ -74,6 +76,7 @@ impl SequenceModel {
             may_take: vec![true; values],
             supplied: Vec::new(),
             resident: 0,
+            spared: 0,
             cost: 0,
             replaced_by: vec![NONE; values],
             given: graph.order().iter().map(|&id| id.into()).collect(),
@@ -103,7 +106,9 @@ impl SequenceModel {
                 ValueKind::Activation => {
                     // The bytes of a value that is written back are the bytes of the replaced
                     // value.
-                    if !is_callers && !written_back[index] {
+                    if is_callers {
+                        model.spared = model.spared.saturating_add(rounded);
+                    } else if !written_back[index] {
                         model.bytes[index] = rounded;
                     }
                 }

@@ -144,6 +144,7 @@ pub(super) fn chen(
 ) -> Vec<bool> {
     let end = order.iter().position(|&node| node == separator.node).unwrap_or(0);
     let total: u64 = order[..end].iter().map(|&node| model.made_by(node)).sum();
+    let total = total.max(1);
     // For each value: the last position before the separator that reads the value.
     let mut last = vec![0; model.bytes.len()];
     for (position, &node) in order[..end].iter().enumerate() {

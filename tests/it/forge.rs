@@ -78,7 +78,8 @@ const FIELDS: &[&str] = &[
 ];
 
 /// The fields of what is said of repetitions: two of them are elsewhere in another order.
-const RECOMPUTED: &[&str] = &["schedule", "cost", "extra_cost", "extra_bound", "floor", "paging"];
+const RECOMPUTED: &[&str] =
+    &["schedule", "inner", "cost", "extra_cost", "extra_bound", "floor", "paging"];
 
 /// Returns the plan with a field changed and the checksum made to fit.
 pub fn forge(plan: &Plan, change: impl FnOnce(&mut Json)) -> Result<Plan> {

@@ -41,6 +41,7 @@ mod graph_file;
 mod graphs;
 mod hazards;
 mod incremental;
+mod inner_sizes;
 mod litert;
 mod liveness;
 #[cfg(all(feature = "shared", target_os = "linux"))]

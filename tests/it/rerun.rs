@@ -3,6 +3,7 @@
 use arenaplan::base::Execution;
 use arenaplan::liveness::LivenessOptions;
 use arenaplan::pack::Space;
+use arenaplan::plan::{InputMemory, OutputMemory};
 use arenaplan::planner::Goal;
 use arenaplan::recompute::{Recompute, Strategy};
 use arenaplan::{
@@ -206,6 +207,35 @@ fn a_budget_that_is_met_without_repetitions_repeats_nothing() {
     let plan = Planner::new().keep_order(true).plan(&graph).unwrap();
     let same = Planner::new().recompute(&graph, Goal::Bytes(plan.arena_bytes())).unwrap();
     assert_eq!(same, plan);
+}
+
+#[test]
+fn a_graph_without_bytes_in_the_arena_has_a_curve_of_one_point() {
+    let mut builder = Graph::builder("copy");
+    let x = add(&mut builder, "x", ValueKind::Input, 1);
+    let y = add(&mut builder, "y", ValueKind::Activation, 1);
+    builder.add_node(Node::new("f", "F").reads([x]).writes([y]).pure().with_cost(1));
+    builder.add_output(y);
+    let graph = builder.build().unwrap();
+    let planner = Planner::new().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
+    let curve = planner.recompute_curve(&graph).unwrap();
+    assert_eq!(curve.points.iter().map(|it| it.arena_bytes).collect::<Vec<_>>(), [0]);
+}
+
+/// The results of a chain of nodes in place lie in the output that the caller brings.
+#[test]
+fn calls_find_the_points_of_a_curve_in_memory_of_the_caller() {
+    for layers in [16, 25, 36] {
+        let graph = chain(layers);
+        let planner = Planner::new().inputs(InputMemory::Caller).outputs(OutputMemory::Caller);
+        let points = planner.recompute_curve(&graph).unwrap().points;
+        assert!(points.len() > 1);
+        for point in points {
+            let plan = planner.recompute(&graph, Goal::Bytes(point.arena_bytes)).unwrap();
+            let extra = plan.recomputed().map_or(0, |it| it.extra_cost);
+            assert!(extra <= point.extra_cost, "{layers}: {point:?}, and a call has {extra}");
+        }
+    }
 }
 
 #[test]

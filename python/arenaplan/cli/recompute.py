@@ -16,6 +16,7 @@ from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout
 from arenaplan.cli.watch import watching
 from arenaplan.graph.graph import Graph
+from arenaplan.planner.bodies import bodies_of
 from arenaplan.planner.kept import kept_labels
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def execute(options: argparse.Namespace) -> None:
     graph = load_ahead(options)
     if not any(node.cost for node in graph.nodes):
         say("warning: no node has a cost, so extra work counts nothing")
-    may_repeat = any(node.effects.pure or node.effects.repeats for node in graph.nodes)
+    may_repeat = any(
+        node.effects.pure or node.effects.repeats or bodies_of(node) for node in graph.nodes
+    )
     if not may_repeat and options.page_to is None:
         say("warning: no node is declared as pure, so none may run again")
     keywords: dict[str, Any] = {"inputs": options.inputs, "outputs": options.outputs}
@@ -139,6 +142,23 @@ def again(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (-row["extra_cost"], row["node"]))
 
 
+def inside(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
+    """Return the nodes in whose bodies nodes run again, with work and bytes, by falling work."""
+    runs = Counter(it for it in plan.schedule or () if isinstance(it, int))
+    total = sum(node.cost for node in graph.nodes) or 1
+    again = graph.for_plan(plan)
+    rows = [
+        {
+            "node": graph.nodes[index].name,
+            "runs": runs[index],
+            "extra_cost": runs[index] * (again.nodes[index].cost - graph.nodes[index].cost) / total,
+            "bytes": size,
+        }
+        for index, size in plan.inner
+    ]
+    return sorted(rows, key=lambda row: (-row["extra_cost"], row["node"]))
+
+
 def copied(graph: Graph, plan: Plan) -> list[dict[str, Any]]:
     """Return the values copied to slow memory with their work, most expensive first."""
     if plan.paging is None:
@@ -177,6 +197,7 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
         "floor": plan.recompute_floor,
         "schedule": _schedule(plan),
         "again": again(graph, plan),
+        "inside": inside(graph, plan),
         "spaces": [{"name": space.name, "arena_bytes": space.arena_bytes} for space in plan.spaces],
         "copied": copied(graph, plan),
     }
@@ -197,6 +218,10 @@ def _print(graph: Graph, plan: Plan) -> None:
     rows = again(graph, plan)
     print(f"  run again    {len(rows):,} nodes: extra work, bytes that need not be kept, runs")
     _print_rows(rows, "runs", "node")
+    rows = inside(graph, plan)
+    if rows:
+        print(f"  run inside   {len(rows):,} nodes, whose bodies repeat nodes: work, bytes, runs")
+        _print_rows(rows, "runs", "node")
     rows = copied(graph, plan)
     if rows:
         print(f"  copied       {len(rows):,} values: extra work, bytes, copies out and in")

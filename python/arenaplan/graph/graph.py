@@ -192,6 +192,7 @@ class Graph(GraphBuilder):
         self,
         schedule: Iterable[int | _core.Transfer],
         paging: _core.Paging | None = None,
+        inner: Iterable[tuple[int, int]] = (),
     ) -> Graph:
         """
         Return the graph with a node for each execution in a schedule.
@@ -208,6 +209,9 @@ class Graph(GraphBuilder):
             out once. As in :attr:`Plan.schedule`.
         paging : Paging, optional
             The slow memory, for schedules with copies. As in :attr:`Plan.paging`.
+        inner : iterable of tuple of int
+            Nodes with bodies that have less memory inside than here, and the bytes. As in
+            :attr:`Plan.inner`.
 
         Examples
         --------
@@ -221,6 +225,9 @@ class Graph(GraphBuilder):
         >>> [again.values[i].name for i in again.nodes[2].inputs], again.nodes[3].name
         (['a#2', 'b'], 'exp#2')
         """
+        chosen = [*inner]
+        if chosen:
+            return self._with_inner(chosen).scheduled(schedule, paging)
         order = [it if isinstance(it, _core.Transfer) else int(it) for it in schedule]
         scheduled = self.core.scheduled(order, paging)
         copy = self.copy()
@@ -263,15 +270,40 @@ class Graph(GraphBuilder):
         copy._has_weights, copy._core = self._has_weights, scheduled
         return copy
 
+    def _with_inner(self, chosen: Iterable[tuple[int, int]]) -> Graph:
+        """Return a copy in which nodes have bodies that need so many bytes."""
+        copy = self.copy()
+        for index, size in chosen:
+            if not 0 <= index < len(copy.nodes):
+                raise InvalidOption(
+                    f"option inner: there is no node {index} among {len(copy.nodes):,}"
+                )
+            node = copy.nodes[index]
+            smaller = _smaller_bodies(node).get(size)
+            value = node.outputs[-1] if node.outputs else None
+            if smaller is None or value is None:
+                raise InvalidOption(
+                    f"node {quoted(node.name)} cannot run in {size:,} bytes of inner memory; "
+                    f"permitted are {sorted(_smaller_bodies(node)) or 'no smaller sizes'}; a graph "
+                    "file has no bodies, so use the model"
+                )
+            copy.values[value] = replace(copy.values[value], shape=(size,), dtype="uint8")
+            attributes = {**node.attributes, "bodies": smaller[0]}
+            copy.nodes[index] = replace(node, attributes=attributes, cost=node.cost + smaller[1])
+        copy._has_weights = self._has_weights
+        return copy
+
     @typed
     def for_plan(self, plan: _core.Plan) -> Graph:
         """
         Return the graph to which the steps of ``plan`` refer.
 
-        This graph, or the graph for :attr:`Plan.schedule` if nodes run again.
+        This graph, or the graph for :attr:`Plan.schedule` and :attr:`Plan.inner`.
         """
         schedule = plan.schedule
-        return self if schedule is None else self.scheduled(schedule, plan.paging)
+        if schedule is None:
+            return self
+        return self.scheduled(schedule, plan.paging, plan.inner)
 
     def copy(self) -> Graph:
         """Return an independent copy with the same values and nodes."""
@@ -468,6 +500,20 @@ class Graph(GraphBuilder):
                 self._core = self._core.with_pins(list(self._pins.items()))
         return self._core
 
+    @property
+    def core_with_sizes(self) -> _core.Graph:
+        """
+        The Rust graph in which nodes with bodies may have less memory inside, for more work.
+
+        The sizes are searched for at the first use.
+        """
+        sizes = [
+            (node.index, [(size, more) for size, (_, more) in _smaller_bodies(node).items()])
+            for node in self.nodes
+        ]
+        sizes = [row for row in sizes if row[1]]
+        return self.core.with_inner_sizes(sizes) if sizes else self.core
+
     @typed
     def variant(self, target: str) -> Graph:
         """Return the graph that a target sees: a variant, or this graph."""
@@ -629,6 +675,12 @@ class Graph(GraphBuilder):
         load = self._loads.get(index, self._constants.get(index))
         found: Quantized | None = getattr(load, "quantized", lambda: None)()
         return found
+
+
+def _smaller_bodies(node: Node) -> Mapping[int, tuple[object, int]]:
+    """Return a node's bodies that need less memory, and the additional work, by bytes."""
+    found: Mapping[int, tuple[object, int]] = getattr(node.attributes.get("bodies"), "smaller", {})
+    return found
 
 
 def _origins(schedule: Sequence[int | _core.Transfer], nodes: int) -> list[int | None]:

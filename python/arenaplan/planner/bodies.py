@@ -11,21 +11,28 @@ nothing reads the old value after the new value is begun (:func:`may_replace`). 
 value has separate bytes, and an ``Emit`` node copies these bytes at the end of the round. Values
 that leave the body at every round are emitted, too. ``Take`` nodes bring in the slices that a scan
 runs over.
+
+With recomputation, nodes inside a body may run again, so that a node needs less scratch memory
+(:attr:`Bodies.smaller`). A plan says which size each node has (:attr:`Plan.inner`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from arenaplan.base.errors import PackingError
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.effects import NO_EFFECTS, InPlace
 from arenaplan.planner.planning import plan as make_plan
+from arenaplan.planner.planning import recompute_curve
 
 if TYPE_CHECKING:
     from arenaplan._core import Plan
+    from arenaplan.planner.plan_options import PlanKeywords
 
 __all__ = ["DOMAIN", "EMIT", "TAKE", "Body", "Draft", "Emitted", "Slot", "finish", "inner_value"]
 
@@ -34,8 +41,21 @@ DOMAIN: Final = "arenaplan"
 EMIT: Final = "Emit"
 TAKE: Final = "Take"
 
-_TECHNIQUES: Final = ("views", "in-place", "elision", "order")
-"""Techniques for bodies: techniques that keep every node a separate step."""
+_OPTIONS: Final[PlanKeywords] = {
+    "target": "numpy",
+    "inputs": "caller",
+    "outputs": "caller",
+    # These techniques keep every node a separate step.
+    "optimize": ("views", "in-place", "elision", "order"),
+    "workspace": "none",
+    "effort": "fast",
+}
+
+_SIZES: Final = 6
+"""Sizes of a small body with recomputation; each needs a search."""
+
+_NODES: Final = 2_000
+"""Nodes in all searches for one body, about."""
 
 _NUMBERS = count()
 
@@ -85,6 +105,7 @@ class Body:
     plan: Plan
     slots: Mapping[int, Slot]
     """Memory outside the plan's arena, by graph input and output."""
+    draft: Draft
     number: int = field(default_factory=lambda: next(_NUMBERS))
     """Different for all bodies."""
 
@@ -98,9 +119,47 @@ class Body:
         return self.plan.arena_bytes
 
     @property
+    def cost(self) -> int:
+        """Work per run; rows that are taken in count if they are taken in again."""
+        taken = sum(node.cost for node in self.draft.graph.nodes if node.domain == DOMAIN)
+        return sum(node.cost for node in self.graph.nodes) - taken
+
+    @property
     def moves(self) -> Iterator[Node]:
         """The nodes that move values in and out."""
         return (node for node in self.graph.nodes if node.domain == DOMAIN)
+
+
+class Bodies(tuple[Body, ...]):
+    """The bodies of a node."""
+
+    rounds: int | None = None
+    """How often a loop runs the body, if known."""
+
+    @cached_property
+    def smaller(self) -> Mapping[int, tuple[Bodies, int]]:
+        """
+        Bodies in which nodes run again, and the additional work, by scratch bytes.
+
+        The work is that of all rounds, or of one round if the number is not known.
+        """
+        found: dict[int, tuple[Bodies, int]] = {}
+        choices = [[body, *_smaller(body)] for body in self]
+        least = max(choice[-1].nbytes for choice in choices)
+        last = max(body.nbytes for body in self), 0
+        for size in sorted({body.nbytes for choice in choices for body in choice}, reverse=True):
+            if size >= least:
+                chosen = Bodies(
+                    next(body for body in choice if body.nbytes <= size) for choice in choices
+                )
+                chosen.rounds = self.rounds
+                nbytes = max(body.nbytes for body in chosen)
+                more = max(body.cost for body in chosen) - max(body.cost for body in self)
+                if 0 < nbytes < last[0]:
+                    rounds = 1 if self.rounds is None else self.rounds
+                    last = nbytes, max(more * rounds, last[1] + 1)
+                    found[nbytes] = chosen, last[1]
+        return found
 
 
 def bodies_of(node: Node) -> Sequence[Body]:
@@ -124,9 +183,16 @@ def declare_scratch(graph: Graph, name: str, bodies: Iterable[Body]) -> tuple[in
 # -- planning -------------------------------------------------------------------------------
 
 
-def finish(draft: Draft) -> Body:
+def finish(draft: Draft, within: int | None = None, like: Body | None = None) -> Body:
     """
     Plan a body.
+
+    Parameters
+    ----------
+    within : int, optional
+        Bytes in which the body is to run, by nodes that run again.
+    like : Body, optional
+        A body whose results may take over operands where the new body's results may, too.
 
     Raises
     ------
@@ -137,16 +203,14 @@ def finish(draft: Draft) -> Body:
     stored: set[int] = set()
     while True:
         graph, slots, sources = _variant(draft, stored, copied)
-        plan = make_plan(
-            graph,
-            target="numpy",
-            inputs="caller",
-            outputs="caller",
-            optimize=_TECHNIQUES,
-            workspace="none",
-            effort="fast",
-        )
+        plan = make_plan(graph, recompute=within, **_OPTIONS)
+        graph = graph.for_plan(plan)
         ends = dict(zip(_changed(draft), sources, strict=True))
+        for node in graph.nodes:
+            target = node.attributes.get("target") if node.domain == DOMAIN else None
+            if target is not None and target.kind == "carried" and node.inputs[0] is not None:
+                # The copied value is that of the last execution.
+                ends[target.position] = node.inputs[0]
         late = {
             at
             for at, value in ends.items()
@@ -156,10 +220,43 @@ def finish(draft: Draft) -> Body:
         }
         # A stored value that shows a carried value's bytes could change before being read.
         shown = {at for at in stored if at not in copied and _is_outside(plan, ends[at])}
-        if not late and not shown:
-            return Body(graph, plan, slots)
+        made = Body(graph, plan, slots, draft)
+        lost = set() if like is None else _lost(like, made) - copied
+        if not late and not shown and not lost:
+            return made
         stored |= late
-        copied |= shown
+        copied |= shown | lost
+
+
+def _smaller(body: Body) -> list[Body]:
+    """Return bodies with fewer bytes and more work, in which nodes run again."""
+    if not any(node.effects.pure for node in body.graph.nodes):
+        return []
+    points = recompute_curve(body.graph, **_OPTIONS).points[1:]
+    count = min(max(_NODES // len(body.graph.nodes), 1), _SIZES, len(points))
+    found, last = [], body
+    for at in range(1, count + 1):
+        try:
+            made = finish(body.draft, points[at * len(points) // count - 1].arena_bytes, body)
+        except PackingError:
+            continue  # A carried value that is copied needs more bytes.
+        if made.nbytes < last.nbytes and not _lost(body, made):
+            found.append(made)
+            last = made
+    return found
+
+
+def _lost(body: Body, smaller: Body) -> set[int]:
+    """Return the results of a branch that may take over an operand in ``body`` alone."""
+    if body.draft.carried:
+        return set()  # No result of a loop takes over an operand that rounds read.
+    operands = {slot.position for slot in body.slots.values() if slot.kind == "operand"}
+    return {
+        at
+        for at in range(len(body.draft.results))
+        for operand in operands
+        if _may_take(body, operand, at) and not _may_take(smaller, operand, at)
+    }
 
 
 def _changed(draft: Draft) -> list[int]:

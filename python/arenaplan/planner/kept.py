@@ -26,7 +26,7 @@ def kept_labels(graph: Graph, labels: Mapping[int, str], plan: Plan) -> tuple[st
     plan : Plan
         A plan for the graph.
     """
-    runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
+    runs = graph.for_plan(plan)
     order = [runs.nodes[index] for index in plan.order]
     forward = [
         place

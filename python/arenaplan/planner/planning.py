@@ -159,7 +159,7 @@ def plan(
                 "recompute; leave them out"
             )
         return _core.recompute(
-            graph.core,
+            graph.core_with_sizes,
             arguments,
             (goal.kind, goal.number),
             strategy=goal.name,
@@ -255,7 +255,7 @@ def recompute_curve(
     arguments = {**core_options(options, target), "workspace": "none"}
     watch = Watch(on_progress, checked_seconds(time_limit))
     return _core.recompute_curve(
-        graph.core,
+        graph.core_with_sizes,
         arguments,
         on_progress=watch.tell,
         time_limit=watch.seconds_left,

@@ -10,11 +10,12 @@ computes the other arrays.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple
 
+from arenaplan._core import minimum_cut
 from arenaplan.formats.jaxpr.fold import INDEX_MAPS
 from arenaplan.formats.jaxpr.jaxpr_operators import is_elementwise
 from arenaplan.formats.jaxpr.unroll import applied, inlined, retraced, value_of
@@ -147,25 +148,32 @@ def _cut(loop: _Loop, passed: Sequence[int], outside: Iterable[Any]) -> tuple[An
     rows = body.invars[loop.fixed + loop.carried :]
     scanned = zip(rows, loop.scanned, strict=True)
     stored = [*carried, *(row for row, whole in scanned if whole not in known)]
-    network = _Network()
+    numbers: dict[Any, int] = {"source": 0, "sink": 1}
+    arcs: list[tuple[int, int, int]] = []
+
+    def arc(start: Any, end: Any, capacity: int) -> None:
+        first, second = (numbers.setdefault(vertex, len(numbers)) for vertex in (start, end))
+        arcs.append((first, second, capacity))
+
     makers = {}
     for equation in body.eqns:
         if _is_cheap(equation):
-            network.arc("source", id(equation), sum(prod(x.aval.shape) for x in equation.outvars))
+            arc("source", id(equation), sum(prod(x.aval.shape) for x in equation.outvars))
             for variable in equation.outvars:
                 makers[variable] = equation
-                network.arc(id(equation), variable, _WEIGHT * _bytes([variable]))
+                arc(id(equation), variable, _WEIGHT * _bytes([variable]))
             for atom in equation.invars:
                 if not hasattr(atom, "val"):
-                    network.arc(atom, id(equation), _UNLIMITED)
+                    arc(atom, id(equation), _UNLIMITED)
         else:
             stored += equation.outvars
     for variable in stored:
-        network.arc("source", variable, _WEIGHT * _bytes([variable]))
+        arc("source", variable, _WEIGHT * _bytes([variable]))
     results = body.outvars[loop.carried :]
     for variable in {results[at] for at in passed if not hasattr(results[at], "val")}:
-        network.arc(variable, "sink", _UNLIMITED)
-    kept = network.source_side()
+        arc(variable, "sink", _UNLIMITED)
+    is_kept = minimum_cut(len(numbers), arcs)
+    kept = {vertex for vertex, number in numbers.items() if is_kept[number]}
     needed = dict.fromkeys([*stored, *makers])
     return tuple(x for x in needed if x not in kept and (x not in makers or id(makers[x]) in kept))
 
@@ -180,41 +188,6 @@ def _is_cheap(equation: Any) -> bool:
 def _bytes(variables: Iterable[Any]) -> int:
     """Return the bytes of the arrays that variables or literals stand for."""
     return sum(prod(x.aval.shape) * x.aval.dtype.itemsize for x in variables)
-
-
-class _Network:
-    """Vertices and arcs with capacities, from ``"source"`` to ``"sink"``."""
-
-    def __init__(self) -> None:
-        self._left: dict[Any, dict[Any, int]] = {"source": {}, "sink": {}}
-
-    def arc(self, start: Any, end: Any, capacity: int) -> None:
-        """Add an arc."""
-        for a, b, more in ((start, end, capacity), (end, start, 0)):
-            arcs = self._left.setdefault(a, {})
-            arcs[b] = arcs.get(b, 0) + more
-
-    def source_side(self) -> set[Any]:
-        """Return the vertices on the source's side of a minimum cut (Edmonds and Karp 1972)."""
-        while True:
-            before: dict[Any, Any] = {"source": None}
-            todo = deque(["source"])
-            while todo and "sink" not in before:
-                vertex = todo.popleft()
-                for other, left in self._left[vertex].items():
-                    if left and other not in before:
-                        before[other] = vertex
-                        todo.append(other)
-            if "sink" not in before:
-                return set(before)
-            path, vertex = [], "sink"
-            while (start := before[vertex]) is not None:
-                path.append((start, vertex))
-                vertex = start
-            sent = min(self._left[start][end] for start, end in path)
-            for start, end in path:
-                self._left[start][end] -= sent
-                self._left[end][start] += sent
 
 
 def _evaluated(flat: Any, args: Sequence[Any], pairs: Mapping[int, _Pair]) -> list[Any]:

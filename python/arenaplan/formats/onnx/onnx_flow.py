@@ -39,11 +39,12 @@ from arenaplan.formats.onnx.tensors import StoredTensor
 from arenaplan.formats.onnx.walk import SEQUENCES, OnnxWalk
 from arenaplan.graph import Graph
 from arenaplan.graph.effects import NO_EFFECTS
-from arenaplan.graph.ops import Shape
+from arenaplan.graph.ops import Shape, roofline
 from arenaplan.graph.sizes import checked_bytes
 from arenaplan.planner.bodies import (
     DOMAIN,
     TAKE,
+    Bodies,
     Body,
     Draft,
     Slot,
@@ -171,15 +172,17 @@ class BodyWalk(OnnxWalk):
         whole = self.graph.input(f"{name}.all", dims, source.dtype)
         self.draft.slots[whole] = Slot("operand", at)
         made = self.graph.value(name, shape, source.dtype)
+        row = self.scope.own[name] = OnnxOperand(name, shape, source.dtype, index=made)
         self.graph.append(
             TAKE,
             (whole,),
             (made,),
             name=f"{TAKE}.{position}",
             attributes={"operand": at, "axis": axis},
+            effects=NO_EFFECTS._replace(pure=True),
+            cost=2 * roofline(0, [row]),
             domain=DOMAIN,
         )
-        self.scope.own[name] = OnnxOperand(name, shape, source.dtype, index=made)
 
     def walk(self) -> list[OnnxOperand]:
         """Take in all nodes, and return the results."""
@@ -266,6 +269,8 @@ def emit_flow(
         pairs = branch_pairs(graph, operands, results, flow.bodies)
     else:
         pairs = loop_pairs(graph, operands, flow.first, results[: flow.carried])
+    bodies = Bodies(flow.bodies)
+    bodies.rounds = flow.rounds
     graph.append(
         op.type,
         operands,
@@ -273,7 +278,7 @@ def emit_flow(
         name=op.name,
         effects=NO_EFFECTS._replace(in_place=pairs, pure=are_pure(flow.bodies)),
         attributes={
-            "bodies": tuple(flow.bodies),
+            "bodies": bodies,
             "results": len(results),
             "carried": flow.carried,
             **flow.attributes,

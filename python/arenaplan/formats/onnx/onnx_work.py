@@ -46,7 +46,7 @@ def cost_of_bodies(
     moved : sequence of OnnxOperand or None
         The node's operands and results.
     """
-    most = max((sum(node.cost for node in body.graph.nodes) for body in bodies), default=0)
+    most = max((body.cost for body in bodies), default=0)
     return max(ops.roofline(most * (1 if rounds is None else rounds), dict.fromkeys(moved)), 1)
 
 
