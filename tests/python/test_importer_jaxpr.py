@@ -90,10 +90,72 @@ def plain(x: Any) -> Any:
 )
 def test_functions_that_are_called_are_read_in_their_place(function: Callable[..., Any]) -> None:
     graph, flat = (
-        read(lambda x: jnp.cos(function(x)) + function(x), X),
-        read(lambda x: jnp.cos(plain(x)) + plain(x), X),
+        read(lambda x: jnp.cos(function(x)) + function(2 * x), X),
+        read(lambda x: jnp.cos(plain(x)) + plain(2 * x), X),
     )
     assert graph.digest == flat.digest
+
+
+# -- equal equations -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [plain, jax.jit(plain), with_jvp, with_vjp])
+def test_equal_equations_are_one_node(function: Callable[..., Any]) -> None:
+    once, twice = (read(lambda x, k=k: [function(x)] * k, X) for k in (1, 2))
+    assert once.digest == twice.digest
+    assert ops(read(lambda x: jnp.cos(function(x)) + function(x), X)) == [
+        "sin",
+        "exp",
+        "cos",
+        "add",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: x + 0.0, lambda x: x + -0.0),
+        (lambda x: x + jnp.float32(1), lambda x: x + jnp.float32(2)),
+        (lambda x: jnp.sum(x, 0), lambda x: jnp.sum(x, 1)),
+        (lambda x: x.astype(jnp.bfloat16), lambda x: x.astype(jnp.float16)),
+        (lambda x: x - 2 * x, lambda x: 2 * x - x),
+    ],
+)
+def test_equations_that_differ_are_two_nodes(one: Any, other: Any) -> None:
+    count = len(read(one, X).nodes)
+    assert len(read(lambda x: (one(x), other(x)), X).nodes) > count
+    assert len(read(lambda x: (one(x), one(x)), X).nodes) == count
+
+
+def test_equations_that_run_again_on_purpose_are_nodes_of_their_own() -> None:
+    """Bodies of ``jax.checkpoint``, operands behind barriers, and effects."""
+    again = jax.checkpoint(plain)
+    assert ops(read(lambda x: (plain(x), again(x), again(x)), X)).count("sin") == 3
+    assert ops(read(lambda x: again(x) + again(2 * x), X)).count("sin") == 2
+    twice = jax.checkpoint(lambda x: jnp.cos(jnp.sin(x)) + jnp.sin(x))
+    assert ops(read(lambda x: (jnp.sin(x), twice(x)), X)).count("sin") == 2
+
+    def loss(x: Any) -> Any:
+        return jnp.sum(jnp.exp(jnp.sin(x)))
+
+    assert ops(read(jax.value_and_grad(loss), X)).count("sin") == 1
+    assert ops(read(jax.value_and_grad(jax.checkpoint(loss)), X)).count("sin") == 2
+
+    def behind(x: Any) -> Any:
+        return (
+            jnp.sin(x),
+            jnp.sin(lax.optimization_barrier(x)),
+            jnp.sin(lax.optimization_barrier(x)),
+        )
+
+    assert ops(read(behind, X)).count("sin") == 3
+
+    def tell(x: Any) -> Any:
+        jax.debug.callback(lambda _: None, x)
+        jax.debug.callback(lambda _: None, x)
+        return x
+
+    assert ops(read(tell, X)).count("debug_callback") == 2
 
 
 def test_results_that_are_operands_need_no_bytes() -> None:
@@ -155,7 +217,7 @@ def test_a_loop_needs_the_bytes_of_its_body_once() -> None:
 
 def test_branches_need_the_bytes_of_the_largest() -> None:
     def large(x: Any) -> Any:
-        return jnp.sum(jnp.outer(x, x) @ jnp.outer(x, x), 1)
+        return jnp.sum(jnp.outer(x, x) @ jnp.outer(x, -x), 1)
 
     graph = read(lambda x: lax.cond(x[0, 0] > 0, large, jnp.sin, x[0] * 2), X)
     assert inner(graph) == {"cond": 3 * 1024}

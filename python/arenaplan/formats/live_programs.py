@@ -77,8 +77,9 @@ def from_jaxpr(jaxpr: Any, *, name: str = "", constants: Collection[int] = ()) -
     -------
     Graph
         The program in program order. Called functions (``jit``, ``custom_jvp``, ``checkpoint``…)
-        are inlined. ``cond``, ``scan`` and ``while`` are nodes; the bytes for their bodies are a
-        value ``….inner`` each. Arrays made only from numbers, repeated operands of elementwise
+        are inlined. Equal equations are one node, as in XLA, but in each body of ``checkpoint`` by
+        itself. ``cond``, ``scan`` and ``while`` are nodes; the bytes for their bodies are a value
+        ``….inner`` each. Arrays made only from numbers, repeated operands of elementwise
         operators and transposes beside matrix products are read in place, and need no bytes.
         Arguments donated by ``jax.jit`` are states; results replace these states as paired by JAX,
         by type.

@@ -1,12 +1,13 @@
 """
 The importer for JAX programs made by ``jax.make_jaxpr``.
 
-:mod:`~arenaplan.formats.jaxpr.jaxpr_walk` inlines calls, :mod:`~arenaplan.formats.jaxpr.fold` joins
-equations whose intermediate arrays need no bytes, :mod:`~arenaplan.formats.jaxpr.jaxpr_donation`
-gives new contents the bytes of donated arguments, and :mod:`~arenaplan.formats.jaxpr.emit` turns
-each line into a node. A table (:data:`~arenaplan.formats.jaxpr.jaxpr_operators.OPERATORS`) has the
-memory effects of primitives, and :mod:`~arenaplan.formats.jaxpr.jaxpr_scratch` knows the scratch
-memory that XLA's compiler needs. Loops and branches are nodes, whose bodies are planned separately
+:mod:`~arenaplan.formats.jaxpr.jaxpr_walk` inlines calls and merges equal equations,
+:mod:`~arenaplan.formats.jaxpr.fold` joins equations whose intermediate arrays need no bytes,
+:mod:`~arenaplan.formats.jaxpr.jaxpr_donation` gives new contents the bytes of donated arguments,
+and :mod:`~arenaplan.formats.jaxpr.emit` turns each line into a node. A table
+(:data:`~arenaplan.formats.jaxpr.jaxpr_operators.OPERATORS`) has the memory effects of primitives,
+and :mod:`~arenaplan.formats.jaxpr.jaxpr_scratch` knows the scratch memory that XLA's compiler
+needs. Loops and branches are nodes, whose bodies are planned separately
 (:mod:`arenaplan.planner.nested`).
 """
 

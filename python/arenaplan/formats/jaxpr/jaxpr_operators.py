@@ -123,5 +123,8 @@ _CALLS = """
 CALLS = frozenset(_CALLS.split())
 """Primitives that run one jaxpr once, on the primitive's operands."""
 
+REPEATED = frozenset(["checkpoint", "remat", "remat2"])
+"""Calls whose equations run again on purpose: compilers merge them with no others."""
+
 BODIES = frozenset(["cond", "linear_solve", "custom_linear_solve", "scan", "while"])
 """Primitives that run jaxprs one at a time."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from arenaplan.base.errors import (
     UnboundDim,
@@ -13,7 +15,7 @@ from arenaplan.base.errors import (
     fault,
 )
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.jaxpr.jaxpr_operators import BODIES, CALLS
+from arenaplan.formats.jaxpr.jaxpr_operators import BODIES, CALLS, REPEATED
 from arenaplan.formats.jaxpr.jaxpr_program import (
     Atom,
     Equation,
@@ -34,7 +36,10 @@ _Scope: TypeAlias = "dict[Any, Atom]"
 
 class JaxprWalk:
     """
-    Reads a jaxpr.
+    Reads a jaxpr, and merges equal equations, as XLA does.
+
+    Equations in the body of ``jax.checkpoint`` are the user's repetitions: each body is read by
+    itself.
 
     Parameters
     ----------
@@ -48,6 +53,8 @@ class JaxprWalk:
         self._core = core
         self._depth = depth
         self._lines: list[Line] = []
+        self._made: dict[Hashable, list[JaxprArray | None]] = {}
+        """The results of equations that equal equations have, too."""
 
     def run(self, jaxpr: Any, constants: Collection[int] = ()) -> JaxprProgram:
         """Return a closed jaxpr's program; some inputs never change."""
@@ -110,7 +117,10 @@ class JaxprWalk:
         values = [_atom(atom, scope) for atom in equation.invars]
         inside = self._constants(inner) | dict(zip(_open(inner).invars, values, strict=True))
         self._deeper(name)
+        around = self._made
+        self._made = {} if name in REPEATED else around
         self._equations(_open(inner), inside)
+        self._made = around
         self._depth -= 1
         for variable, atom in zip(equation.outvars, _open(inner).outvars, strict=True):
             scope[variable] = _atom(atom, inside)
@@ -129,15 +139,22 @@ class JaxprWalk:
             raise fault("NestingTooDeep", f"{quoted(name)} is inside more than {_DEEPEST} others")
 
     def _append(self, equation: Any, name: str, scope: _Scope) -> None:
-        """Append an equation's line."""
+        """Append an equation's line, unless an equal equation has one."""
         inputs = [_atom(atom, scope) for atom in equation.invars]
         bodies = tuple(self._bodies(equation, name))
-        outputs: list[JaxprArray | None] = []
-        for variable in equation.outvars:
-            outputs.append(_tensor(f"a result of {name}", variable.aval, "activation"))
-            scope[variable] = outputs[-1]
-        found = Equation(name, inputs, outputs, equation.params, equation, bodies)
-        self._lines.append(Line(found))
+        found = Equation(name, inputs, [], equation.params, equation, bodies)
+        meaning = _meaning(found)
+        outputs = self._made.get(meaning)
+        if outputs is None:
+            outputs = [
+                _tensor(f"a result of {name}", variable.aval, "activation")
+                for variable in equation.outvars
+            ]
+            found.outputs = outputs
+            self._lines.append(Line(found))
+            if meaning is not None:
+                self._made[meaning] = outputs
+        scope.update(zip(equation.outvars, outputs, strict=True))
 
     def _bodies(self, equation: Any, name: str) -> Iterator[JaxprProgram]:
         """Yield the programs that a node runs, except programs for single elements."""
@@ -158,6 +175,23 @@ class JaxprWalk:
                 yield param
             elif isinstance(param, (list, tuple)):
                 yield from self._jaxprs(param)
+
+
+def _meaning(equation: Equation) -> Hashable:
+    """Return what equal equations have in common; ``None`` if each has to run."""
+    if not equation.is_pure or equation.primitive == "optimization_barrier":
+        return None
+    operands: list[Hashable] = []
+    for atom in equation.inputs:
+        if isinstance(atom, Number):
+            # Bytes tell 0.0 from -0.0, which are equal numbers.
+            operands.append((atom.dtype, atom.shape, np.asarray(atom.value).tobytes()))
+        else:
+            operands.append(atom)
+    try:
+        return equation.primitive, tuple(operands), frozenset(equation.params.items())
+    except TypeError:  # A parameter that only the primitive can compare.
+        return None
 
 
 def called(equation: Any) -> Any:
