@@ -21,7 +21,7 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape, whole
 from arenaplan.run.numpy.chained import in_chains
 from arenaplan.run.numpy.groups import Group, Member
-from arenaplan.run.numpy.hosting import Hosting, bound, hosting_of
+from arenaplan.run.numpy.hosting import Hosting, hosting_of
 from arenaplan.run.numpy.quantizing import quantized_group
 from arenaplan.run.numpy.registry import (
     Cut,
@@ -149,9 +149,8 @@ def group_ways(group: Group) -> tuple[Choice, ...]:
 def hosted_choices(group: Group, hosting: Hosting) -> tuple[Choice, ...]:
     """Return the scratch sizes with which a member performs all other members."""
     host = hosting.host
-    signature = replace(host.signature, guests=hosting)
     assert host.kernel.workspace is not None
-    slots = attributed(host.kernel.workspace, signature, signature)
+    slots = attributed(host.kernel.workspace, host.signature, host.signature)
     besides = sum(
         nanoseconds(member.signature, member.kernel)
         for member in group.members
@@ -548,12 +547,12 @@ def hosted_run(
         Data that the kernel prepares from constants, shared by parts in the same group.
     """
     host = hosting.host
-    guests = bound(hosting, group.sink.value, arrays)
     inputs = tuple(
         None if value is None or value in group.made else arrays[value] for value in host.inputs
     )
-    signature = replace(host.signature, guests=guests)
-    step = Step(signature, inputs, (guests.output,), (workspace,), guests, kept)
-    run = attributed(host.kernel.prepare, step, signature)
+    output = arrays[group.sink.value].reshape(made_by(host).shape)
+    step = Step(host.signature, inputs, (output,), (workspace,), hosting.guests(arrays), kept)
+    run = attributed(host.kernel.prepare, step, host.signature)
     assert run is not None, "a group makes something"
-    return run
+    after = hosting.finish(arrays, output)
+    return partial(run_in_turn, [run, *after]) if after else run
