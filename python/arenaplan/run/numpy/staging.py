@@ -77,7 +77,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
             f"node {name!r} needs more workspace to overlap an input than the "
             f"{workspace.nbytes} bytes that the plan gives it",
         )
-    layout, output = layout_of(group, tiling.division), arrays[group.sink.value]
+    layout, output = layout_of(group), arrays[group.sink.value]
     runs: list[Run] = []
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
@@ -102,7 +102,7 @@ def _tilings(group: Group) -> Iterator[Tiling]:
             pieces = gcd(pieces, member.pieces)
     for tiling in tilings(group):
         division = tiling.division
-        if not tiling.ahead and _is_of_pieces(division, output.shape, pieces):
+        if _is_of_pieces(division, output.shape, pieces):
             first = division.box(output.shape, 0)
             staged = scratch_bytes(box_shape(first), output.dtype)
             cost = tiling.cost + _COPIED * output.bytes + _TILE * division.tiles(output.shape)
@@ -113,7 +113,7 @@ def _is_of_pieces(division: Division, shape: tuple[int, ...], pieces: int) -> bo
     """Return whether tiles are contiguous, one after the other, and made of whole pieces."""
     if division.tiles(shape) == 1:
         return True
-    if division.single < division.axis or pieces < 1:
+    if pieces < 1:
         return False
     piece, inner = prod(shape) // pieces, prod(shape[division.axis + 1 :])
     outer = prod(shape[: division.axis])
