@@ -16,7 +16,6 @@ from arenaplan.base.errors import TargetMismatch, UnknownShape
 from arenaplan.run.numpy import compiled
 from arenaplan.run.numpy.chained import in_chains
 from arenaplan.run.numpy.groups import group_of
-from arenaplan.run.numpy.streaming import tilings
 from quantized_models import MICROSOFT, RNG, Model, integers, narrow_weights, node, scale
 
 # -- bytes that live ---------------------------------------------------------------------------
@@ -135,24 +134,9 @@ def test_wide_operands_are_made_tile_by_tile(tmp_path: Path, build: Any) -> None
         np.testing.assert_array_equal(found, model.expected()[0])
 
 
-def test_a_whole_operand_of_each_tile_is_made_once(tmp_path: Path) -> None:
-    model = upsampled(tmp_path)
-    graph = ap.load(model.path)
-    steps = ap.plan(graph, inputs="caller", workspace="none").steps
-    nodes = next(s for s in steps if any(graph.nodes[n].op == "ConvTranspose" for n in s))
-    found = [tiling for tiling in tilings(group_of(graph, nodes)) if tiling.limit == 0]
-    image = 8 * 24 * 24 * 4
-    for tiling in found:
-        again = next(t for t in found if t.division == tiling.division and not t.ahead)
-        assert again.cost >= tiling.cost
-        assert not tiling.ahead or tiling.bytes > image
-    ahead = min((tiling for tiling in found if tiling.ahead), key=lambda tiling: tiling.bytes)
-    assert ahead.bytes < image + 4 * 48 * 48 * 4
-    options = {"inputs": "caller", "max_slowdown": None}
-    size = ap.plan(graph, **options).arena_bytes
-    assert (
-        size < image + 4 * 48 * 48 * 4
-    )  # Neither wide value is there as a whole besides the other.
+def test_wide_values_around_a_transposed_convolution_are_no_whole(tmp_path: Path) -> None:
+    model, options = upsampled(tmp_path), {"inputs": "caller", "max_slowdown": None}
+    assert ap.plan(ap.load(model.path), **options).arena_bytes < 8 * 24 * 24 * 4
     np.testing.assert_array_equal(model.found(**options)[0], model.expected()[0])
 
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
-from arenaplan.run.numpy.registry import Signature, Tensor
+from arenaplan.run.numpy.registry import Signature
 
-
-class KernelKey(NamedTuple):
-    """Key of a kernel."""
-
-    domain: str
-    op: str
-
-
-COMPOSED = KernelKey("arenaplan", "ChannelAffine")
-"""Several such maps in one: operands are the array, a scale, and a shift."""
 Vectors = tuple[np.ndarray | None, np.ndarray | None]
 """A scale and a shift, one element per channel each; either may be absent."""
 
@@ -54,8 +42,6 @@ def is_channel_affine(signature: Signature, position: int) -> bool:
     others = [at for at in range(len(signature.inputs)) if at != position]
     if not all(signature.constant[at] for at in others):
         return False
-    if signature.domain == COMPOSED.domain:
-        return position == 0
     if signature.op == "BatchNormalization":
         training = signature.attributes.get("training_mode", 0)
         return position == 0 and not training and len(others) == 4
@@ -85,8 +71,6 @@ def channel_affine(signature: Signature, position: int) -> Vectors:
         for at, load in enumerate(signature.constant)
         if at != position and load is not None
     ]
-    if signature.domain == COMPOSED.domain:
-        return others[0], others[1]
     if signature.op == "BatchNormalization":
         scale, shift = normalization(others, signature.attributes.get("epsilon", 1e-5))
         return scale.astype(operand.dtype), shift.astype(operand.dtype)
@@ -101,31 +85,6 @@ def then(first: Vectors, later: Vectors) -> Vectors:
     if later[1] is not None:
         shift = later[1] if shift is None else shift + later[1]
     return scale, shift
-
-
-def composed(first: Signature, at: int, later: Signature, then_at: int) -> Signature:
-    """Return a node with operator :data:`COMPOSED` and the effect of two nodes."""
-    operand = first.operand(at)
-    vector = Tensor(operand.shape[1:2], operand.dtype)
-
-    @cache
-    def both() -> tuple[np.ndarray, np.ndarray]:
-        scale, shift = then(channel_affine(first, at), channel_affine(later, then_at))
-        return (
-            np.ones(*vector) if scale is None else scale,
-            np.zeros(*vector) if shift is None else shift,
-        )
-
-    return Signature(
-        later.name,
-        COMPOSED.op,
-        COMPOSED.domain,
-        1,
-        {},
-        (operand, vector, vector),
-        later.outputs,
-        (None, lambda: both()[0], lambda: both()[1]),
-    )
 
 
 def _times(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:

@@ -14,7 +14,6 @@ from math import gcd
 
 import numpy as np
 
-from arenaplan.run.numpy.affine import COMPOSED
 from arenaplan.run.numpy.chains import Chain, operands_of
 from arenaplan.run.numpy.cuts import ELEMENTWISE
 from arenaplan.run.numpy.groups import Group, Member
@@ -62,7 +61,7 @@ def in_chains(group: Group) -> Group:
 def _is_chainable(member: Member) -> bool:
     """Return whether a chain can perform a member, whose operands are all the node's."""
     signature = member.signature
-    is_plain = signature.op not in ("BatchNormalization", COMPOSED.op) and not member.is_view
+    is_plain = signature.op != "BatchNormalization" and not member.is_view
     return is_plain and not member.slot and operands_of(signature) is not None
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from arenaplan._core import CompiledKernel
 from arenaplan.graph.ops.own_ops import QUANTIZATION, REQUANTIZE
-from arenaplan.run.numpy.affine import COMPOSED, channel_affine, is_channel_affine
+from arenaplan.run.numpy.affine import channel_affine, is_channel_affine
 from arenaplan.run.numpy.compiled import is_enabled
 from arenaplan.run.numpy.registry import INTERNAL, MICROSOFT, Run, Signature, Tensor
 
@@ -299,7 +299,6 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Sum"): (_fold("add"), 8),
     ("", "Swish"): (_swish, 1),
     ("", "Tanh"): (_one("tanh"), 1),
-    (COMPOSED.domain, COMPOSED.op): (_affine, 1),
     (INTERNAL, "Widen"): (_widen, 1),
     (MICROSOFT, "QLinearAdd"): (_qlinear_add, 1),
     (MICROSOFT, "QLinearMul"): (_qlinear_mul, 1),
@@ -333,7 +332,7 @@ def operands_of(signature: Signature) -> list[ChainOperand] | None:
         return None
     if len(signature.outputs) > 1 and any(signature.outputs[1:]):
         return None
-    if signature.op in ("BatchNormalization", COMPOSED.op):
+    if signature.op == "BatchNormalization":
         first = signature.input(0)
         spatial = signature.attributes.get("spatial", 1)
         if first != made or not spatial or not is_channel_affine(signature, 0):
@@ -482,7 +481,7 @@ def _key(signature: Signature) -> tuple[str, str]:
 
 def channel_operands(key: object, signature: Signature, rank: int) -> dict[object, np.ndarray]:
     """Return an operator's per-channel scale and shift as chain operands."""
-    if signature.op not in ("BatchNormalization", COMPOSED.op):
+    if signature.op != "BatchNormalization":
         return {}
     column = (-1, *(1 for _ in range(rank - 2)))
     vectors = channel_affine(signature, 0)

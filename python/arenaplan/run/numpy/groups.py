@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from arenaplan._core import Strips
 from arenaplan.graph import Flow, Graph, Node, Window
-from arenaplan.run.numpy.affine import composed, is_channel_affine
 from arenaplan.run.numpy.registry import Kernel, Signature, attributed, find_kernel
 from arenaplan.run.numpy.signatures import byte_size, signature_of
 
@@ -223,37 +222,7 @@ def form(graph: Graph, members: Sequence[Member]) -> Group:
         for value in outside - refused
         if graph.values[value].kind != "constant" and byte_size(graph.values[value]) == size
     )
-    return Group(tuple(_merged(members)), frozenset(loaded), frozenset(taken))
-
-
-def _merged(members: Sequence[Member]) -> list[Member]:
-    """Return members with successive scales and shifts per channel merged."""
-    readers: dict[int, int] = {}
-    for member in members:
-        for _, value in member.reads():
-            readers[value] = readers.get(value, 0) + 1
-    merged: dict[int, Member] = {}
-    for member in members:
-        at = next((at for at, _ in member.reads() if is_channel_affine(member.signature, at)), None)
-        before = None if at is None else merged.get(member.inputs[at] or 0)
-        earlier = None
-        if before is not None and readers[before.value] == 1:
-            places = (at for at, _ in before.reads() if is_channel_affine(before.signature, at))
-            earlier = next(places, None)
-        if at is None or before is None or earlier is None:
-            merged[member.value] = member
-            continue
-        del merged[before.value]
-        signature = composed(before.signature, earlier, member.signature, at)
-        merged[member.value] = replace(
-            member,
-            inputs=(before.inputs[earlier], None, None),
-            signature=signature,
-            kernel=find_kernel(signature),
-            follows=frozenset([0]),
-            overwrites=frozenset([0]),
-        )
-    return list(merged.values())
+    return Group(tuple(members), frozenset(loaded), frozenset(taken))
 
 
 # -- the units of a plan -------------------------------------------------------------------------

@@ -1,40 +1,25 @@
 """
 Group members that another member's kernel performs.
 
-A convolution cuts the work into tiles. Epilogue members (:attr:`Hosting.after`) work on a finished
-tile that is still in cache. Per-channel scales and shifts take no extra work, since the weights
-absorb them. Members that make the image are not hosted: windows would need some elements twice.
+A convolution adds a residual, and bounds its results, while sums are in registers. Per-channel
+scales and shifts take no extra work, since the weights absorb them. A chain of elementwise members
+may follow, in the place of the result. Members that make the image are not hosted: windows would
+need some elements twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from math import inf, isnan, prod
+from dataclasses import dataclass
+from math import inf, isnan
 
 import numpy as np
 
-from arenaplan.graph.ops.boxes import Box, Uncuttable, box_shape
 from arenaplan.run.numpy.affine import Vectors, channel_affine, is_channel_affine, then
+from arenaplan.run.numpy.chains import Chain
 from arenaplan.run.numpy.groups import Group, Member
-from arenaplan.run.numpy.registry import Run, Scratch, Signature
-from arenaplan.run.numpy.tiles import (
-    OUT,
-    Layout,
-    Tile,
-    bind,
-    cut,
-    lay_out,
-    made_by,
-    part_slots,
-    slots_bytes,
-)
-
-_KERNEL_LIMITS = (1 << 14, 1 << 17)
-"""Bytes for the kernels' own workspaces, if the kernels can work with so few: for the smallest
-tiles and for the largest tiles.
-"""
+from arenaplan.run.numpy.registry import Guests, Run, Signature
+from arenaplan.run.numpy.tiles import chain_of, chain_operands, made_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +33,43 @@ class Hosting:
     """The member that adds another operand to the result, which the host performs as well."""
     bounded: Member | None
     """The member that bounds the result by constants, which the host performs as well."""
+    source: int
+    """The value that the host makes with all these."""
     after: tuple[Member, ...]
-    """Members that work on the host's output (epilogue)."""
-    results: Layout
-    by_planes: bool = field(default=False, kw_only=True)
-    """Whether the output may share memory with the host's input 0, where each input plane is read
-    before the output plane is written.
-    """
+    """Members that change the result in its place, when all of it is made."""
 
     @property
-    def finishes(self) -> bool:
-        """True if members work on result tiles."""
-        return bool(self.after)
+    def chain(self) -> Chain | None:
+        """The program of the members that follow."""
+        return chain_of(self.after, self.after[-1].value) if self.after else None
 
-    @property
-    def needs_tile(self) -> bool:
-        """True if only finished results may be written to the output."""
-        source = self.results.source
-        return source is not None and self.results.home[source] != OUT
+    def guests(self, arrays: Mapping[int, np.ndarray]) -> Guests:
+        """Return what the host's kernel performs besides its own work, with memory."""
+        found = None if self.bounded is None else bounds_of(self.bounded.signature)
+        return Guests(self.channel_affine, self._addend(arrays), found or (-inf, inf))
 
-    @property
-    def needs_scratch(self) -> bool:
-        """True if finishing a tile takes scratch memory besides the tile."""
-        return self.results.has_registers or any(member.has_scratch for member in self.after)
-
-    def bytes(self, tile: Box) -> int:
-        """Return the scratch memory for finishing a tile, without the tile itself."""
-        members, layout = self.after, self.results
-        total = layout.register_bytes(prod(box_shape(tile)))
-        if any(member.has_scratch for member in members):
-            parts = cut(members, members[-1].value, tile, layout.source)
-            total += slots_bytes(part_slots(parts), _kernel_limit(tile))
+    def channel_affine(self) -> Vectors:
+        """Return a scale and a shift per channel, which the host applies to the weights."""
+        total: Vectors = (None, None)
+        for member, position in self.absorbed:
+            total = then(total, channel_affine(member.signature, position))
         return total
 
+    def _addend(self, arrays: Mapping[int, np.ndarray]) -> np.ndarray | None:
+        """Return the addend of the result after scale and shift, if any."""
+        if self.added is None:
+            return None
+        inside = self.absorbed[-1][0].value if self.absorbed else self.host.value
+        (value,) = (v for _, v in self.added.reads() if v != inside)
+        return arrays[value].reshape(made_by(self.host).shape)
 
-def _kernel_limit(box: Box) -> int:
-    """Return the bytes for the kernels' own use, a byte per tile element."""
-    least, most = _KERNEL_LIMITS
-    return min(max(prod(box_shape(box)), least), most)
+    def finish(self, arrays: Mapping[int, np.ndarray], output: np.ndarray) -> list[Run]:
+        """Return functions that turn the host's result, in the output, into that of the group."""
+        chain = self.chain
+        if chain is None:
+            return []
+        operands = chain_operands(chain, self.after, {**arrays, self.source: output})
+        return [chain.bind(self.after[-1].value, operands, output)]
 
 
 # -- hosts and guests ------------------------------------------------------------------------
@@ -100,59 +84,12 @@ def hosting_of(group: Group) -> Hosting | None:
     if any(value in group.made for _, value in host.reads()) or host.inputs[0] in group.taken:
         return None
     hosting = guests_of(group, host)
-    output, members = hosting.results.output, hosting.after
-    if output.shape != made_by(host).shape or not _overwrites(hosting, group.taken):
-        return None
-    if not all(_is_pointwise(member, hosting.results) for member in members):
-        return None
-    try:
-        corner = tuple(slice(0, min(1, size)) for size in output.shape)
-        if members:
-            cut(members, members[-1].value, corner, hosting.results.source)
-    except Uncuttable:
-        return None
-    return hosting
-
-
-def planes_hosting_of(group: Group) -> Hosting | None:
-    """
-    Return how one member performs all others plane by plane, or ``None`` if no member can.
-
-    The output may then take the image's place, since no other member reads the image.
-    """
-    hosting = hosting_of(group)
-    if hosting is None:
-        return None
-    host, by_planes = hosting.host, hosting.host.kernel.by_planes
-    if by_planes is None or not by_planes(host.signature):
-        return None
-    made = made_by(host)
-    if hosting.added is not None or hosting.needs_tile or hosting.needs_scratch:
-        return None
-    for member in group.members:
-        if member.pieces % prod(made.shape[:2]):
-            return None
-        for position, value in member.reads():
-            is_image = member is host and position == 0
-            is_inside = value in group.made or member.signature.constant[position] is not None
-            if not (is_image or is_inside):
-                return None
-    return replace(hosting, by_planes=True)
-
-
-def _overwrites(hosting: Hosting, taken: frozenset[int]) -> bool:
-    """Return whether the last member may write over values that the member reads."""
     if not hosting.after:
-        return True
-    last = hosting.after[-1]
-    return all(at in last.overwrites for at, value in last.reads() if value in taken)
-
-
-def _is_pointwise(member: Member, layout: Layout) -> bool:
-    """Return whether a member can work on parts that are not contiguous."""
-    if member.value in layout.roots:
-        return member.signature.input(0) == made_by(member)
-    return member.kernel.is_pointwise
+        return hosting
+    # The result of the host is in the place of the output before the chain begins.
+    reads = {value for member in hosting.after for _, value in member.reads()}
+    is_alike = made_by(hosting.after[-1]) == made_by(host)
+    return hosting if is_alike and hosting.chain and not reads & group.taken else None
 
 
 def guests_of(group: Group, host: Member) -> Hosting:
@@ -171,8 +108,7 @@ def guests_of(group: Group, host: Member) -> Hosting:
     if bounded is not None:
         after.remove(bounded)
         source = bounded.value
-    results = lay_out(after, output, group.taken, (source, made_by(host)))
-    return Hosting(host, tuple(absorbed), added, bounded, tuple(after), results)
+    return Hosting(host, tuple(absorbed), added, bounded, source, tuple(after))
 
 
 def _absorbed(
@@ -237,61 +173,3 @@ def bounds_of(signature: Signature) -> tuple[float, float] | None:
         float(attributes.get("max", inf) if high is None else high.reshape(())),
     )
     return None if any(map(isnan, found)) else found
-
-
-# -- with memory ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class BoundHosting(Hosting):
-    """The members that a host member performs, bound to memory."""
-
-    arrays: Mapping[int, np.ndarray]
-    output: np.ndarray
-
-    def channel_affine(self) -> Vectors:
-        """Return a scale and a shift per channel, which the host applies to the weights."""
-        total: Vectors = (None, None)
-        for member, position in self.absorbed:
-            total = then(total, channel_affine(member.signature, position))
-        return total
-
-    def addend(self, tile: Box) -> np.ndarray | None:
-        """Return the addend for a result tile after scale and shift, if any."""
-        if self.added is None:
-            return None
-        inside = self.made_before()
-        (value,) = (v for _, v in self.added.reads() if v != inside)
-        return self.arrays[value].reshape(self.results.output.shape)[tile]
-
-    def made_before(self) -> int:
-        """Return the value that the addend is added to."""
-        return self.absorbed[-1][0].value if self.absorbed else self.host.value
-
-    def bounds(self) -> tuple[float, float]:
-        """Return the bounds for the host's results, after scale, shift and addend."""
-        found = None if self.bounded is None else bounds_of(self.bounded.signature)
-        return (-inf, inf) if found is None else found
-
-    def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return functions that turn a result tile into a tile of the group's output."""
-        part = self.output[tile]
-        if self.after:
-            return bind(
-                self.results,
-                self.after,
-                Tile(tile, part, source),
-                self.arrays,
-                scratch,
-                _kernel_limit(tile),
-            )
-        if np.may_share_memory(part, source):
-            return []
-        return [partial(np.copyto, part, source)]
-
-
-def bound(hosting: Hosting, sink: int, arrays: Mapping[int, np.ndarray]) -> BoundHosting:
-    """Return the members that the host performs, with memory; ``sink`` is the last result."""
-    free = {each.name: getattr(hosting, each.name) for each in fields(hosting)}
-    output = arrays[sink].reshape(hosting.results.output.shape)
-    return BoundHosting(**free, arrays=arrays, output=output)

@@ -41,7 +41,7 @@ from arenaplan.run.numpy.registry import (
     Tensor,
     scratch_bytes,
 )
-from arenaplan.run.numpy.tiles import Tile, bind, lay_out, made_by, part_of
+from arenaplan.run.numpy.tiles import made_by, operand_boxes, part_of, part_signature, prepared
 from arenaplan.run.numpy.timing import nanoseconds
 
 
@@ -158,7 +158,7 @@ class QuantizedGroup:
         memory = dict(arrays)
         if self.before is not None:
             image = scratch.array(made_by(self.before).shape, self.kernel.image.dtype)
-            found += _whole(self.before, memory, image)
+            found += _made(self.before, whole(image.shape), image, memory, {})
             memory[self.stages[0].image] = image
         for some in self._parts(parts):
             found += self._part_runs(some, memory, output, scratch.rest())
@@ -207,7 +207,7 @@ class QuantizedGroup:
             register = made_by(stage.after)
             end = part_of(output, box) if is_last else scratch.array(made.shape, register.dtype)
             found.append(_nothing)
-            found += _bound(stage.after, stage, Tile(box, end, target), memory)
+            found += _made(stage.after, box, end, memory, {stage.result: target})
             source = end
         for kernel, image, target, place in steps:
             found[place] = kernel.bind(image, target, scratch.rest())
@@ -240,21 +240,23 @@ def _part(
     return kernel.part(some)
 
 
-def _bound(
-    member: Member, stage: ByteStage, tile: Tile, arrays: Mapping[int, np.ndarray]
+def _made(
+    member: Member,
+    box: Box,
+    output: np.ndarray,
+    arrays: Mapping[int, np.ndarray],
+    parts: Mapping[int, np.ndarray],
 ) -> list[Run]:
-    """Return functions that make a member's result part from the same part of a kernel's result."""
-    layout = lay_out([member], member.value, source=(stage.result, stage.made))
+    """Return functions that make a part of a member's result, from ``parts`` of some values."""
+    boxes = operand_boxes(member, box)
+    inputs: list[np.ndarray | None] = [None] * len(member.inputs)
+    for position, value in member.reads():
+        part = None if value in parts else boxes[position]
+        array = parts[value] if value in parts else arrays[value]
+        inputs[position] = array if part is None else part_of(array, part)
     nothing = Scratch(np.empty(0, np.uint8), member.signature.name)
-    return bind(layout, [member], tile, arrays, nothing, 0)
-
-
-def _whole(member: Member, arrays: Mapping[int, np.ndarray], output: np.ndarray) -> list[Run]:
-    """Return functions that make a member's whole result."""
-    layout = lay_out([member], member.value)
-    tile = Tile(whole(output.shape), output)
-    nothing = Scratch(np.empty(0, np.uint8), member.signature.name)
-    return bind(layout, [member], tile, arrays, nothing, 0)
+    run = prepared(member, part_signature(member, box, boxes), inputs, output, nothing, 0, {})
+    return [] if run is None else [run]
 
 
 class _Core(NamedTuple):

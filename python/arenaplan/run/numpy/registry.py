@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -68,9 +68,6 @@ class Signature:
     """Operands to write; ``None`` where an optional operand is left out."""
     constant: tuple[Callable[[], np.ndarray] | None, ...]
     """For each input, a function that returns the data of a constant, else ``None``."""
-    guests: Guests | None = None
-    """Further work of the kernel, tile by tile. ``None`` unless the kernel was registered with
-    ``hosts=``."""
 
     def input(self, position: int) -> Tensor | None:
         """Return operand ``position``, or ``None`` if left out."""
@@ -117,8 +114,8 @@ class Step:
     """
     workspaces: tuple[np.ndarray, ...]
     """Scratch bytes, one ``uint8`` array per declared workspace."""
-    guests: BoundGuests | None = None
-    """:attr:`Signature.guests` with their memory."""
+    guests: Guests | None = None
+    """Other members that the kernel performs."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     """Results by the kernel for the same constants from earlier preparations of other node parts.
     """
@@ -145,57 +142,16 @@ class Step:
         return Scratch(self.workspaces[slot], self.signature.name)
 
 
-class Guests(Protocol):
-    """
-    Elementwise group members that another member's kernel performs.
+class Guests(NamedTuple):
+    """Elementwise group members that another member's kernel performs, bound to memory."""
 
-    Guests change the result tiles while the tiles are in cache. See
-    :mod:`arenaplan.run.numpy.hosting`.
-    """
-
-    @property
-    def needs_tile(self) -> bool:
-        """True if only finished results may be written to the output."""
-
-    @property
-    def needs_scratch(self) -> bool:
-        """True if finishing a tile takes scratch memory besides the tile."""
-
-    @property
-    def finishes(self) -> bool:
-        """True if members work on result tiles."""
-
-    @property
-    def by_planes(self) -> bool:
-        """
-        True if the output may share memory with input 0.
-
-        The kernel then makes plane after plane, and reads each plane in input 0 before writing
-        the same output plane. Requires a kernel whose :attr:`Kernel.by_planes` agrees.
-        """
-
-    def bytes(self, tile: Box) -> int:
-        """Return the scratch memory for finishing a tile, without the tile itself."""
-
-
-class BoundGuests(Guests, Protocol):
-    """Guests bound to memory."""
-
-    def channel_affine(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return a scale and a shift per channel, which the kernel applies to the weights."""
-
-    def addend(self, tile: Box) -> np.ndarray | None:
-        """Return the addend for a result tile after scale and shift, if any.
-
-        The addend is the tile's memory, or shares no byte with the tile. Only kernels for which
-        :attr:`Kernel.adds` holds are asked to add.
-        """
-
-    def bounds(self) -> tuple[float, float]:
-        """Return the bounds for the kernel's results, after scale, shift and addend."""
-
-    def finish(self, tile: Box, source: np.ndarray, scratch: Scratch) -> list[Run]:
-        """Return functions that turn a result tile into a tile of the group's output."""
+    channel_affine: Callable[[], tuple[np.ndarray | None, np.ndarray | None]]
+    """Returns a scale and a shift per channel, which the kernel applies to the weights."""
+    addend: np.ndarray | None
+    """The addend for the result after scale and shift: the result's memory, or apart from it. Only
+    kernels for which :attr:`Kernel.adds` holds are asked to add."""
+    bounds: tuple[float, float]
+    """The bounds for the kernel's results, after scale, shift and addend."""
 
 
 class Scratch:
@@ -267,11 +223,6 @@ class Cut:
     by_rows: Cut | None = None
     """Another cut, if rows of all channels are cut in another way."""
 
-    @property
-    def slides(self) -> bool:
-        """True if a part may also have several channels with only some rows each."""
-        return self.pointwise or self.time is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -286,9 +237,7 @@ class Kernel:
     hosts: Callable[[Signature], bool] | None = None
     """Tells whether the kernel performs :attr:`Step.guests`."""
     adds: Callable[[Signature], bool] | None = None
-    """Tells whether the kernel adds :meth:`BoundGuests.addend` to its results."""
-    by_planes: Callable[[Signature], bool] | None = None
-    """Tells whether the kernel can work on :attr:`Guests.by_planes`."""
+    """Tells whether the kernel adds :attr:`Guests.addend` to its results."""
     in_order: bool = False
     """Whether the kernel writes output 0 from the first byte to the last, and each byte after
     reading everything that the node's effects state: the output may then overlap an input as the
@@ -313,7 +262,6 @@ def kernel(
     cut: Cut | None = None,
     hosts: Callable[[Signature], bool] | None = None,
     adds: Callable[[Signature], bool] | None = None,
-    by_planes: Callable[[Signature], bool] | None = None,
     in_order: bool = False,
 ) -> Callable[[Prepare], Prepare]:
     """
@@ -335,9 +283,7 @@ def kernel(
     hosts : callable, optional
         Tells whether the kernel performs a node's elementwise group members: :class:`Guests`.
     adds : callable, optional
-        Tells whether the kernel also performs an addition for a node: :meth:`BoundGuests.addend`.
-    by_planes : callable, optional
-        Tells whether the kernel can write output planes over the input planes, plane by plane.
+        Tells whether the kernel also performs an addition for a node: :attr:`Guests.addend`.
     in_order : bool, default False
         Whether the output may overlap an input without staging: :attr:`Kernel.in_order`.
     """
@@ -345,9 +291,7 @@ def kernel(
     def register(prepare: Prepare) -> Prepare:
         for op in ops:
             versions = _KERNELS.setdefault((domain, op), [])
-            versions.append(
-                Kernel(prepare, workspace, since, cut, hosts, adds, by_planes, in_order)
-            )
+            versions.append(Kernel(prepare, workspace, since, cut, hosts, adds, in_order))
             versions.sort(key=lambda known: -known.since)
         return prepare
 

@@ -4,9 +4,6 @@ Steps whose output overlaps an input.
 The output is made tile by tile, in order. Each tile waits in scratch memory until the whole tile is
 made, and is then copied in place: only bytes that no later tile needs are overwritten. So tiles are
 runs of whole pieces; the node's effects state the distance between output and input.
-
-Some kernels need no tiles: a depthwise convolution copies each plane into a zero frame before
-writing the same plane in the output.
 """
 
 from __future__ import annotations
@@ -23,14 +20,11 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import box_shape
 from arenaplan.run.numpy.chained import in_chains
 from arenaplan.run.numpy.groups import Group
-from arenaplan.run.numpy.hosting import planes_hosting_of
 from arenaplan.run.numpy.registry import Run, Scratch, scratch_bytes
 from arenaplan.run.numpy.streaming import (
     Division,
     Tiling,
     fastest,
-    hosted_choices,
-    hosted_run,
     is_empty,
     layout_of,
     offered,
@@ -52,10 +46,6 @@ def staged_ways(group: Group) -> tuple[Choice, ...]:
     """
     if is_empty(group):
         return (Choice(0, 0.0),)
-    free = _free(group)
-    hosting = planes_hosting_of(free)
-    if hosting is not None:
-        return hosted_choices(free, hosting)
     group = _alone(group)
     return offered(group, list(_tilings(group)))
 
@@ -78,10 +68,6 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     """
     if is_empty(group):
         return None
-    free = _free(group)
-    hosting = planes_hosting_of(free)
-    if hosting is not None:
-        return hosted_run(free, hosting, arrays, workspace, {})
     group = _alone(group)
     tiling = fastest(_tilings(group), workspace)
     name = group.sink.signature.name
@@ -91,7 +77,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
             f"node {name!r} needs more workspace to overlap an input than the "
             f"{workspace.nbytes} bytes that the plan gives it",
         )
-    layout, output = layout_of(group, tiling.division), arrays[group.sink.value]
+    layout, output = layout_of(group), arrays[group.sink.value]
     runs: list[Run] = []
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
@@ -102,14 +88,9 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
     return partial(run_in_turn, runs)
 
 
-def _free(group: Group) -> Group:
-    """Return a group in which no value is in the output's place."""
-    return replace(group, taken=frozenset())
-
-
 def _alone(group: Group) -> Group:
     """Return the group whose tiles are staged: no value is in another value's place."""
-    return in_chains(_free(group))
+    return in_chains(replace(group, taken=frozenset()))
 
 
 def _tilings(group: Group) -> Iterator[Tiling]:
@@ -121,7 +102,7 @@ def _tilings(group: Group) -> Iterator[Tiling]:
             pieces = gcd(pieces, member.pieces)
     for tiling in tilings(group):
         division = tiling.division
-        if not tiling.ahead and _is_of_pieces(division, output.shape, pieces):
+        if _is_of_pieces(division, output.shape, pieces):
             first = division.box(output.shape, 0)
             staged = scratch_bytes(box_shape(first), output.dtype)
             cost = tiling.cost + _COPIED * output.bytes + _TILE * division.tiles(output.shape)
@@ -132,7 +113,7 @@ def _is_of_pieces(division: Division, shape: tuple[int, ...], pieces: int) -> bo
     """Return whether tiles are contiguous, one after the other, and made of whole pieces."""
     if division.tiles(shape) == 1:
         return True
-    if division.single < division.axis or pieces < 1:
+    if pieces < 1:
         return False
     piece, inner = prod(shape) // pieces, prod(shape[division.axis + 1 :])
     outer = prod(shape[: division.axis])

@@ -8,7 +8,7 @@ arrays in a call are the same memory or share no byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -52,34 +52,12 @@ class Layout:
     """Register of each value."""
     registers: tuple[int, ...]
     """Size of each register in bytes, for all of the output at once."""
-    source: int | None
-    """A value from outside that is there at the start of each tile."""
     chain: Chain | None
     """A program for all members, if there is one: it needs no scratch memory."""
 
-    @property
-    def has_registers(self) -> bool:
-        """True if values need scratch memory."""
-        return any(True for _ in self._scratch_registers())
-
-    def register_bytes(self, count: int) -> int:
-        """Return the scratch bytes for all registers, for a tile with ``count`` output elements."""
-        total = max(prod(self.output.shape), 1)
-        return sum(self._size(register, count, total) for register in self._scratch_registers())
-
-    def _scratch_registers(self) -> Iterator[int]:
-        """Yield the registers that need scratch memory."""
-        if self.chain is not None:
-            return
-        given = None if self.source is None else self.home[self.source]
-        yield from (at for at in range(len(self.registers)) if at != given)
-
-    def _size(self, register: int, count: int, total: int) -> int:
-        return -(-self.registers[register] * count // (64 * total)) * 64
-
     def sizes(self, parts: Parts) -> dict[int, int]:
         """Return the size for every register that needs memory for some parts."""
-        found = dict.fromkeys(self._scratch_registers(), 0)
+        found = dict.fromkeys(() if self.chain else range(len(self.registers)), 0)
         for member, box, _ in parts:
             register = self.home.get(member.value)
             if register in found:
@@ -92,9 +70,8 @@ def lay_out(
     members: Sequence[Member],
     output: int,
     taken: frozenset[int] = frozenset(),
-    source: tuple[int, Tensor] | None = None,
     *,
-    scattered: bool = False,
+    apart: bool = False,
 ) -> Layout:
     """
     Give every value that members make a register.
@@ -107,12 +84,10 @@ def lay_out(
         The wanted value.
     taken : set of int
         Values that are in the output's memory.
-    source : (int, Tensor), optional
-        A value that is made outside for each tile.
-    scattered : bool, default False
-        Whether an output tile is in many places in memory, so that working there is slow.
+    apart : bool, default False
+        Whether no other value may be in the output's memory.
     """
-    tensors = {m.value: made_by(m) for m in members} | (dict([source]) if source else {})
+    tensors = {m.value: made_by(m) for m in members}
     roots: dict[int, int] = {}
     for member in members:
         shown = member.inputs[0] if member.is_free else None
@@ -120,9 +95,7 @@ def lay_out(
         if shown is not None and member.value != output and shown not in taken:
             roots[member.value] = shown
     work = tuple(member for member in members if member.value not in roots)
-    assigner = _Assigner(work, output, taken, tensors, roots, scattered)
-    if source:
-        assigner.place(source[0], -1)
+    assigner = _Assigner(work, output, taken, tensors, roots, apart)
     for step, member in enumerate(work):
         assigner.place(member.value, step)
     return Layout(
@@ -131,7 +104,6 @@ def lay_out(
         roots,
         assigner.home,
         tuple(assigner.registers),
-        None if source is None else source[0],
         None if roots else chain_of(work, output),
     )
 
@@ -157,10 +129,10 @@ class _Assigner:
         taken: frozenset[int],
         tensors: Mapping[int, Tensor],
         roots: Mapping[int, int],
-        scattered: bool,
+        apart: bool,
     ) -> None:
         self.work, self.output, self.taken, self.tensors = work, output, taken, tensors
-        self.scattered = scattered
+        self.apart = apart
         self.reads: dict[int, list[tuple[int, int]]] = {}
         """Per value, the steps and positions at which it is read."""
         for step, member in enumerate(work):
@@ -181,7 +153,7 @@ class _Assigner:
         self.holds[register] = value
 
     def _choose(self, value: int, step: int) -> int:
-        if value == self.output or (not self.scattered and self._may_be_output(value, step)):
+        if value == self.output or (not self.apart and self._may_be_output(value, step)):
             return OUT
         size = self.tensors[value].bytes
         for register, held in self.holds.items():
@@ -215,7 +187,7 @@ class _Assigner:
         made, wanted = self.tensors[value], self.tensors[self.output]
         if (made.bytes, made.dtype) != (wanted.bytes, wanted.dtype):
             return False
-        if OUT in self.holds and (step < 0 or not self._overwrites(value, self.holds[OUT], step)):
+        if OUT in self.holds and not self._overwrites(value, self.holds[OUT], step):
             return False
         last = len(self.work) - 1
         if not self._positions(value, last) <= self.work[last].overwrites:
@@ -224,7 +196,7 @@ class _Assigner:
             if self._last(held) > step:
                 return False
             if self._last(held) == step and not (
-                step >= 0 and self._positions(held, step) <= self.work[step].overwrites
+                self._positions(held, step) <= self.work[step].overwrites
             ):
                 return False
         return True
@@ -242,11 +214,9 @@ Parts = list["tuple[Member, Box, list[Box | None]]"]
 """Per member the part that it makes, and those of its operands that it needs."""
 
 
-def cut(members: Sequence[Member], output: int, box: Box, source: int | None = None) -> Parts:
+def cut(members: Sequence[Member], output: int, box: Box) -> Parts:
     """
     Return the part of each value that an output part needs.
-
-    A ``source``, which is made outside, must be needed at exactly the output part.
 
     Raises
     ------
@@ -261,13 +231,11 @@ def cut(members: Sequence[Member], output: int, box: Box, source: int | None = N
         operands = operand_boxes(member, own)
         for position, value in member.reads():
             part = operands[position]
-            if value in inside or value == source:
+            if value in inside:
                 needed = whole(_shape_of(member, position)) if part is None else part
                 if wanted.setdefault(value, needed) != needed:
                     raise Uncuttable
         parts.append((member, own, operands))
-    if source is not None and wanted.get(source, box) != box:
-        raise Uncuttable
     parts.reverse()
     return parts
 
@@ -316,7 +284,6 @@ def part_signature(member: Member, box: Box, operands: Sequence[Box | None]) -> 
         inputs,
         outputs,
         constant,
-        signature.guests,
     )
 
 
@@ -405,8 +372,6 @@ class Tile:
     box: Box
     output: np.ndarray
     """The part of the output."""
-    source: np.ndarray | None = None
-    """The same part of the layout's source."""
 
 
 def bind(
@@ -434,21 +399,17 @@ def bind(
     kept : dict, optional
         Data that kernels prepare from constants, for other tiles.
     """
-    output = layout.members[-1].value if layout.members else layout.source
-    assert output is not None
-    all_parts = cut(members, output, tile.box, layout.source)
+    all_parts = cut(members, layout.members[-1].value, tile.box)
     parts = {member.value: (box, operands) for member, box, operands in all_parts}
     if layout.chain is not None:
-        return [_chain_run(layout.chain, layout, parts, tile, arrays)]
+        loads = chain_operands(layout.chain, layout.members, arrays, parts)
+        return [layout.chain.bind(layout.members[-1].value, loads, tile.output)]
     scratch = scratch.rest()
     memory = {
         register: scratch.array((size,), np.uint8)
         for register, size in layout.sizes(all_parts).items()
     }
     found: dict[int, np.ndarray] = {}
-    if layout.source is not None:
-        assert tile.source is not None
-        found[layout.source] = tile.source
     runs: list[Run] = []
     for member in layout.members:
         box, operands = parts[member.value]
@@ -468,8 +429,6 @@ def bind(
         shape = box_shape(box)
         if register == OUT:
             array = _in_shape(tile.output, shape)
-        elif layout.source is not None and register == layout.home[layout.source]:
-            array = found[layout.source]
         else:
             size = prod(shape) * made.dtype.itemsize
             array = memory[register][:size].view(made.dtype).reshape(shape)
@@ -482,28 +441,31 @@ def bind(
     return runs
 
 
-def _chain_run(
+def chain_operands(
     chain: Chain,
-    layout: Layout,
-    parts: Mapping[int, tuple[Box, list[Box | None]]],
-    tile: Tile,
+    members: Sequence[Member],
     arrays: Mapping[int, np.ndarray],
-) -> Run:
-    """Return a function that makes a tile by the program for all members."""
-    operands: dict[object, np.ndarray] = {}
-    for member in layout.members:
-        box, boxes = parts[member.value]
-        rank = len(made_by(member).shape)
-        for key, vector in channel_operands(member.value, member.signature, rank).items():
-            operands[key] = vector[box[1]]
+    parts: Mapping[int, tuple[Box, list[Box | None]]] | None = None,
+) -> dict[object, np.ndarray]:
+    """
+    Return the operands of a program for members.
+
+    Parameters
+    ----------
+    parts : mapping, optional
+        Per result the part that is made, and those of its operands that it needs.
+    """
+    found: dict[object, np.ndarray] = {}
+    for member in members:
+        shape = made_by(member).shape
+        box, boxes = (parts or {}).get(member.value, (whole(shape), [None] * len(member.inputs)))
+        vectors = channel_operands(member.value, member.signature, len(shape))
+        found |= {key: vector[box[1]] for key, vector in vectors.items()}
         for position, value in member.reads():
-            if value == layout.source:
-                assert tile.source is not None
-                operands[value] = tile.source
-            elif value in chain.loads:
+            if value in chain.loads:
                 array, part = _in_shape(arrays[value], _shape_of(member, position)), boxes[position]
-                operands[value] = array if part is None else part_of(array, part)
-    return chain.bind(layout.members[-1].value, operands, tile.output)
+                found[value] = array if part is None else part_of(array, part)
+    return found
 
 
 def _in_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -18,7 +18,6 @@ import numpy as np
 
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import EXTREMES, REQUANTIZE
-from arenaplan.run.numpy.affine import COMPOSED
 from arenaplan.run.numpy.chains import operands_of
 from arenaplan.run.numpy.compiled import is_enabled
 from arenaplan.run.numpy.cuts import GEMM, PRODUCT
@@ -64,7 +63,7 @@ _RATES = {
     **dict.fromkeys(["Sqrt", "Reciprocal", "Pow"], Rate(4000, 0.5)),
     **dict.fromkeys(["Erf", "Gelu", "Sin", "Cos"], Rate(4000, 2.6)),
     **dict.fromkeys(["Softmax", "LogSoftmax"], Rate(4500, 2.0, 0.29)),
-    **dict.fromkeys(["BatchNormalization", COMPOSED.op], Rate(9600, 0.38, 0.03)),
+    "BatchNormalization": Rate(9600, 0.38, 0.03),
     "LayerNormalization": Rate(8600, 1.04, 0.38),
     "RMSNormalization": Rate(6000, 0.8, 0.3),
     "InstanceNormalization": Rate(9000, 1.0, 0.3),
@@ -91,7 +90,7 @@ _COMPILED = {
     **dict.fromkeys(["Sigmoid", "Exp"], Rate(700, 0.52, 0.1)),
     "Tanh": Rate(700, 0.72, 0.1),
     **dict.fromkeys(["Erf", "Gelu"], Rate(700, 1.0, 0.1)),
-    **dict.fromkeys(["BatchNormalization", COMPOSED.op], Rate(900, 0.35, 0.1)),
+    "BatchNormalization": Rate(900, 0.35, 0.1),
     "Softmax": Rate(600, 0.48, 0.1),
     **dict.fromkeys(["LayerNormalization", "RMSNormalization"], Rate(700, 0.45, 0.1)),
 }

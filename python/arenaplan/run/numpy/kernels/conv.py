@@ -19,9 +19,8 @@ from arenaplan.graph import Choice
 from arenaplan.run.numpy.kernels.conv_compiled import (
     adds_operand,
     compiled_conv,
-    compiled_runs,
+    compiled_run,
     hosts_members,
-    works_by_planes,
 )
 from arenaplan.run.numpy.kernels.conv_tiles import Area, Geometry, even, geometry
 from arenaplan.run.numpy.kernels.pieces import in_sequence, negligible, operand, result, worthwhile
@@ -84,7 +83,6 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     cut=CONV,
     hosts=hosts_members,
     adds=adds_operand,
-    by_planes=works_by_planes,
 )
 def conv(step: Step) -> Run | None:
     """Multiply the weights by the unrolled image."""
@@ -94,7 +92,7 @@ def conv(step: Step) -> Run | None:
     sizes = geometry(step.signature)
     compiled = compiled_conv(step.signature)
     if compiled is not None:
-        return in_sequence(*compiled_runs(step, compiled))
+        return compiled_run(step, compiled)
     bias = step.input(2)
     shape = (sizes.groups, sizes.fan_out, sizes.depth)
     matrix = sizes.used(operand(step, 1)).reshape(shape)

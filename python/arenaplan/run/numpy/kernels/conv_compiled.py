@@ -2,8 +2,7 @@
 Convolution by a compiled kernel, which unrolls a few columns of the image at a time.
 
 Scratch memory holds 48 columns, or some channels in a zero frame, or a single padded plane where
-every channel is by itself. The output is made in tiles only where other group members work on
-tiles: as many rows as stay in cache. Result bits do not depend on tiles or scratch memory.
+every channel is by itself. Result bits do not depend on scratch memory.
 """
 
 from __future__ import annotations
@@ -17,20 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arenaplan._core import CompiledKernel, WindowSide, pack_weights, packed_weights
+from arenaplan._core import CompiledKernel, pack_weights, packed_weights
 from arenaplan.graph import Choice
-from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.compiled import is_enabled, sides
 from arenaplan.run.numpy.constants import Transformed, shared
 from arenaplan.run.numpy.kernels.conv_tiles import (
-    Area,
     Geometry,
-    even,
     geometry,
 )
 from arenaplan.run.numpy.kernels.pieces import operand, result, worthwhile
 from arenaplan.run.numpy.registry import (
-    Guests,
     Run,
     Signature,
     Step,
@@ -41,8 +36,6 @@ COLUMNS = 48
 """Columns that the kernel unrolls at a time; see ``kernels/src/conv.rs``."""
 _ROOMS = (1 << 15, 1 << 13, 1 << 11, COLUMNS * 24)
 """Scratch elements within which the fastest way is offered."""
-_CACHED = 1 << 16
-"""Output elements that are finished while in cache."""
 _FEW_OUTPUTS = 4
 """Most results per channel, for an image with one channel, without a matrix product."""
 _SINGLE = np.dtype(np.float32)
@@ -57,15 +50,13 @@ _PADDED = 0.12
 """Nanoseconds to copy an element into the frame."""
 
 
-class CompiledTile(NamedTuple):
-    """The part of a convolution that a single call makes."""
+class CompiledWay(NamedTuple):
+    """A way to run a convolution."""
 
-    groups: int
-    rows: int
     elements: int
-    """Scratch elements for the product kernel."""
-    cycles: int
-    """Estimated cycles for a group's product."""
+    """Scratch elements."""
+    cost: float
+    """Estimated nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -73,102 +64,35 @@ class CompiledConv:
     """The sizes for a convolution and the scratch memory."""
 
     sizes: Geometry
-    guests: Guests | None
-    """Further work on tiles."""
 
     @cached_property
     def is_depthwise(self) -> bool:
         """True if every channel is convolved by itself, without a product."""
         return self.sizes.fan_in == 1 and self.sizes.fan_out <= _FEW_OUTPUTS
 
-    @cached_property
-    def is_cut(self) -> bool:
-        """True if other group members work on tiles."""
-        return self.guests is not None and (self.guests.finishes or self.needs_tile)
-
-    @cached_property
-    def needs_tile(self) -> bool:
-        """True if only finished results may be written to the output."""
-        return self.guests is not None and self.guests.needs_tile
-
-    def bytes(self, tile: CompiledTile) -> int:
-        """Return the scratch memory that a tile takes."""
-        total = scratch_bytes((self.own(tile),))
-        if self.needs_tile:
-            total += scratch_bytes(self.result_shape(tile))
-        if self.guests is not None and self.guests.needs_scratch:
-            area = next(self.sizes.areas(tile.groups, tile.rows))
-            total += self.guests.bytes(self.sizes.box(area))
-        return total
-
-    def own(self, tile: CompiledTile) -> int:
-        """Return the scratch elements that the compiled kernel takes."""
-        if not self.is_depthwise:
-            return tile.elements
-        return CompiledKernel.depthwise_scratch(*self._sides(tile.rows))
-
-    def _sides(self, rows: int) -> tuple[WindowSide, WindowSide]:
-        """Return how the window slides over the image for some output rows."""
-        return sides([self.sizes.axes[0]._replace(out=rows), *self.sizes.axes[1:]])
-
-    def result_shape(self, tile: CompiledTile) -> tuple[int, ...]:
-        """Return the shape of a tile's result."""
-        return (1, tile.groups * self.sizes.fan_out, tile.rows, *self.sizes.outs[1:])
-
-    def tiles(self) -> Iterator[CompiledTile]:
-        """Yield the tiles that are worth the scratch memory, from the fastest to the smallest."""
-        limit = _CACHED if self.is_cut else 1 << 62
-        parts = [self._part(limit >> shift) for shift in ((0, 2, 4, 16) if self.is_cut else (0,))]
-        if self.is_cut and self.is_depthwise and not self._is_by_planes:
-            rows = self.sizes.rows
-            parts += [(1, even(rows, -(-rows // count))) for count in (1, 2, 3, 4, 6, 8)]
-        for groups, rows in dict.fromkeys(parts):
-            if self.is_depthwise:
-                yield CompiledTile(groups, rows, 0, 0)
-                continue
-            axes, channels = self._sides(rows), (self.sizes.fan_in, self.sizes.fan_out)
-            ways = [CompiledKernel.conv_way(*axes, *channels, room) for room in _ROOMS]
-            for elements, cycles in dict.fromkeys((way.elements, way.cycles) for way in ways):
-                yield CompiledTile(groups, rows, elements, cycles)
-
-    @property
-    def _is_by_planes(self) -> bool:
-        """Whether tiles have whole planes, since the output may be in the image's place."""
-        return self.guests is not None and self.guests.by_planes
-
-    def _part(self, limit: int) -> tuple[int, int]:
-        """Return groups and rows for a tile with about ``limit`` results."""
-        sizes = self.sizes
-        plane = sizes.fan_out * sizes.rows * sizes.row
-        if plane <= limit or self._is_by_planes:
-            return even(sizes.groups, max(1, limit // plane)), sizes.rows
-        rows = max(1, limit // (sizes.fan_out * sizes.row), -(-COLUMNS // sizes.row))
-        return 1, even(sizes.rows, min(rows, sizes.rows))
-
-    def within(self, limit: int) -> CompiledTile:
-        """Return the fastest tile within ``limit`` bytes, or else the smallest tile."""
-        tiles = list(self.tiles())
-        fitting = [tile for tile in tiles if self.bytes(tile) <= limit]
-        return min(fitting, key=self.cost) if fitting else min(tiles, key=self.bytes)
-
-    def cost(self, tile: CompiledTile) -> float:
-        """Return the estimated run time in nanoseconds."""
-        sizes = self.sizes
-        parts = -(-sizes.groups // tile.groups) * -(-sizes.rows // tile.rows)
-        calls = sizes.batch * parts
-        results = sizes.batch * sizes.groups * sizes.fan_out * sizes.rows * sizes.row
-        time = _CALL * calls
+    def ways(self) -> Iterator[CompiledWay]:
+        """Yield the ways that are worth the scratch memory."""
+        sizes, axes = self.sizes, sides(self.sizes.axes)
+        planes = sizes.batch * sizes.groups
         if self.is_depthwise:
-            padded = prod(axis.padded for axis in sizes.axes) * sizes.groups * sizes.batch
-            time += 2 * results * sizes.taps / _TAPS + _PADDED * padded
-            return time + _PLANE * sizes.groups * sizes.batch * -(-sizes.rows // tile.rows)
-        rows = -(-sizes.rows // tile.rows)
-        time += _CYCLE * tile.cycles * rows * sizes.groups * sizes.batch
-        return time
+            padded = planes * prod(axis.padded for axis in sizes.axes)
+            results = planes * sizes.fan_out * sizes.rows * sizes.row
+            time = 2 * results * sizes.taps / _TAPS + _PADDED * padded + _PLANE * planes
+            yield CompiledWay(CompiledKernel.depthwise_scratch(*axes), _CALL + time)
+            return
+        for room in _ROOMS:
+            way = CompiledKernel.conv_way(*axes, sizes.fan_in, sizes.fan_out, room)
+            yield CompiledWay(way.elements, _CALL + _CYCLE * way.cycles * planes)
+
+    def within(self, limit: int) -> CompiledWay:
+        """Return the fastest way within ``limit`` bytes, or else the smallest."""
+        ways = list(self.ways())
+        fitting = [way for way in ways if scratch_bytes((way.elements,)) <= limit]
+        return min(fitting, key=lambda way: way.cost) if fitting else min(ways)
 
     def choices(self) -> Sequence[Choice]:
         """Return the scratch sizes to declare."""
-        return worthwhile(Choice(self.bytes(tile), self.cost(tile)) for tile in self.tiles())
+        return worthwhile(Choice(scratch_bytes((way.elements,)), way.cost) for way in self.ways())
 
 
 def compiled_conv(signature: Signature) -> CompiledConv | None:
@@ -187,7 +111,7 @@ def compiled_conv(signature: Signature) -> CompiledConv | None:
         or 0 in (sizes.fan_in, *(axis.size for axis in sizes.axes))
     ):
         return None
-    return CompiledConv(sizes, signature.guests)
+    return CompiledConv(sizes)
 
 
 def hosts_members(signature: Signature) -> bool:
@@ -201,66 +125,20 @@ def adds_operand(signature: Signature) -> bool:
     return compiled is not None and not compiled.is_depthwise
 
 
-def works_by_planes(signature: Signature) -> bool:
-    """Return whether a Conv node's kernel can write each plane over the plane just read."""
-    compiled = compiled_conv(signature)
-    return compiled is not None and compiled.is_depthwise and compiled.sizes.fan_out == 1
-
-
 # -- running ------------------------------------------------------------------------
 
 
-def compiled_runs(step: Step, conv: CompiledConv) -> Iterator[Run]:
-    """Yield the calls that make the output, tile by tile."""
-    sizes, guests = conv.sizes, step.guests
-    output = result(step)
-    tile = conv.within(step.workspaces[0].nbytes)
-    scratch = step.scratch()
+def compiled_run(step: Step, conv: CompiledConv) -> Run:
+    """Return the call that makes the output."""
+    sizes, guests, axes = conv.sizes, step.guests, sides(conv.sizes.axes)
     weights, bias = _shared_weights(step, conv)
-    low, high = (-math.inf, math.inf) if guests is None else guests.bounds()
-    results = None
-    own = scratch.array((conv.own(tile),))
-    if conv.needs_tile:
-        results = scratch.array(conv.result_shape(tile))
-    for area in sizes.areas(tile.groups, tile.rows):
-        source, axes = _image_part(step, sizes, area)
-        count = area.rows.stop - area.rows.start
-        axes[0] = axes[0]._replace(out=count)
-        box = sizes.box(area)
-        part = output[box]
-        target = part if results is None else results[:, : part.shape[1], : part.shape[2]]
-        channels = box[1]
-        own_bias = None if bias is None else bias[channels]
-        if conv.is_depthwise:
-            of_part = weights[channels]
-            yield CompiledKernel.depthwise(
-                source, of_part, target, own, *sides(axes), own_bias, low, high
-            )
-        else:
-            of_part = weights[area.groups]
-            groups = area.groups.stop - area.groups.start
-            addend = None if guests is None else guests.addend(box)
-            yield CompiledKernel.conv(
-                source, of_part, target, own, *sides(axes), groups, own_bias, low, high, addend
-            )
-        if guests is not None:
-            yield from guests.finish(box, target, scratch)
-
-
-def _image_part(step: Step, sizes: Geometry, area: Area) -> tuple[np.ndarray, list[Axis]]:
-    """Return the image that a tile needs, and how the window slides over that part."""
-    part = sizes.part(area)
-    start, _ = sizes.reach(area.rows)
-    rows = part[2]
-    if rows.stop == rows.start:  # The tile is padding alone.
-        rows = slice(0, 1)
-        start = -(1 << 20)
-    elif area.rows == slice(0, sizes.rows):
-        # Include rows behind the last window: consecutive planes may be written over.
-        rows = slice(0, sizes.axes[0].size)
-    source = operand(step, 0)[(*part[:2], rows, *part[3:])]
-    first = sizes.axes[0]._replace(size=rows.stop - rows.start, before=max(rows.start - start, 0))
-    return source, [first, *sizes.axes[1:]]
+    low, high = (-math.inf, math.inf) if guests is None else guests.bounds
+    own = step.scratch().array((conv.within(step.workspaces[0].nbytes).elements,))
+    operands = operand(step, 0), weights, result(step), own, *axes
+    if conv.is_depthwise:
+        return CompiledKernel.depthwise(*operands, bias, low, high)
+    addend = None if guests is None else guests.addend
+    return CompiledKernel.conv(*operands, sizes.groups, bias, low, high, addend)
 
 
 def _shared_weights(step: Step, conv: CompiledConv) -> Transformed:

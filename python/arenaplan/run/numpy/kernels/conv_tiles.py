@@ -111,12 +111,6 @@ class Geometry:
                 for row in range(0, self.rows, rows):
                     yield Area(n, some, slice(row, min(row + rows, self.rows)))
 
-    def box(self, area: Area) -> Box:
-        """Return the output box that a tile computes."""
-        channels = slice(area.groups.start * self.fan_out, area.groups.stop * self.fan_out)
-        inner = (slice(0, out) for out in self.outs[1:])
-        return (slice(area.n, area.n + 1), channels, area.rows, *inner)
-
     def reach(self, rows: slice) -> tuple[int, int]:
         """Return the first image row under the windows of some output rows, and the row count."""
         first = self.axes[0]

@@ -11,7 +11,7 @@ import numpy as np
 from arenaplan._core import CompiledKernel
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.graph import Choice
-from arenaplan.run.numpy.affine import COMPOSED, normalization
+from arenaplan.run.numpy.affine import normalization
 from arenaplan.run.numpy.compiled import is_enabled
 from arenaplan.run.numpy.cuts import PER_CHANNEL, ROWS
 from arenaplan.run.numpy.kernels.pieces import (
@@ -37,7 +37,6 @@ from arenaplan.run.numpy.registry import (
     Signature,
     Step,
     compiled_kernel,
-    kernel,
     scratch_bytes,
 )
 
@@ -123,15 +122,6 @@ def _train(step: Step) -> Run | None:
         np.add(targets, offset[:, None], targets)
 
     return run
-
-
-@kernel(COMPOSED.op, domain=COMPOSED.domain, cut=PER_CHANNEL)
-def channel_affine(step: Step) -> Run | None:
-    """Scale and shift every channel by constants that several nodes have together."""
-    scale, shift = (step.signature.constant_data(position) for position in (1, 2))
-    assert scale is not None
-    assert shift is not None
-    return in_sequence(*_scaled_and_shifted(operand(step, 0), result(step), scale, shift))
 
 
 def _scaled_and_shifted(

@@ -39,7 +39,6 @@ def heavy_kernel(
     cut: Cut | None = None,
     hosts: Callable[[Signature], bool] | None = None,
     adds: Callable[[Signature], bool] | None = None,
-    by_planes: Callable[[Signature], bool] | None = None,
 ) -> Callable[[Prepare], Prepare]:
     """Register a kernel that computes float16 in float32; see :func:`registry.kernel`."""
 
@@ -52,7 +51,6 @@ def heavy_kernel(
             cut=cut,
             hosts=hosts,
             adds=adds,
-            by_planes=by_planes,
         )(partial(_prepare, prepare))
         return prepare
 

@@ -107,7 +107,7 @@ def _conv_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
 def _conv_time(signature: Signature) -> float:
     compiled = compiled_conv(signature)
     if compiled is not None:
-        return compiled.cost(compiled.within(1 << 62))
+        return min(way.cost for way in compiled.ways())
     sizes = geometry(signature)
     return sizes.cost(sizes.groups, sizes.rows)
 
