@@ -83,3 +83,9 @@ def test_a_floor_is_of_the_steps_that_were_chosen_too() -> None:
 @pytest.mark.parametrize("seed", [5100203, 5100815])
 def test_an_output_in_the_place_of_planes_is_written_plane_by_plane(seed: int) -> None:
     run_model(seed, OPTIONS["three workers"])
+
+
+def test_a_verified_run_tells_a_repeated_node_from_a_step() -> None:
+    """A node may end a step of one call, and run again inside of another call."""
+    for seed in (9900047, 9900091, 9900254):
+        run_model(seed, {"parallel_safe": True})

@@ -255,14 +255,20 @@ def continued_group(graph: Graph, nodes: Sequence[int]) -> Group:
 
 
 def runs_of(plan: Plan) -> dict[int, list[int]]:
-    """Return the nodes of each call, by the last node of the call's first step."""
-    continued = set(plan.continued)
+    """Return the nodes of each call, by the call's home: the last node of the first step."""
+    homes = call_homes(plan)
     runs: dict[int, list[int]] = {}
-    home = -1
     for nodes in plan.steps:
-        home = home if nodes[-1] in continued else nodes[-1]
-        runs.setdefault(home, []).extend(nodes)
+        runs.setdefault(homes[nodes[-1]], []).extend(nodes)
     return runs
+
+
+def call_homes(plan: Plan) -> dict[int, int]:
+    """Map the last node of each step to the home of the call that performs the step."""
+    continued, homes, home = set(plan.continued), {}, -1
+    for *_, last in plan.steps:
+        homes[last] = home = home if last in continued else last
+    return homes
 
 
 def find_units(graph: Graph, plan: Plan) -> list[Unit]:

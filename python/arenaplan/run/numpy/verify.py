@@ -17,6 +17,7 @@ import numpy as np
 from arenaplan.base.errors import fault
 from arenaplan.graph import Graph, Node
 from arenaplan.planner.bodies import inner_value
+from arenaplan.run.numpy.groups import call_homes
 from arenaplan.run.numpy.signatures import byte_size
 from arenaplan.run.numpy.steps import (
     Program,
@@ -232,13 +233,12 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
         arrays[index] = array_at(graph, index, memory)
         if value.kind == "state":
             np.copyto(arrays[index], setup.arrays[index])
-    ends = {unit.nodes[-1] for unit in setup.units}
+    home_of = call_homes(setup.plan)
     for unit in setup.units:
-        # A call's result is in one place, though each node may have a place. A node that ends
-        # another call puts its result into memory there, and makes the result here without a place.
-        inner = [node for node in unit.nodes[:-1] if node not in ends]
-        made = [v for node in (*inner, unit.nodes[-1]) for v in _written(graph.nodes[node])]
-        made = [v for v in made if v in arrays]
+        # A call's result is in one place, though each node may have a place. A node that ends a step
+        # of another call puts its result into memory there, and makes it here without a place.
+        own = [node for node in unit.nodes if home_of.get(node, unit.home) == unit.home]
+        made = [v for node in own for v in _written(graph.nodes[node]) if v in arrays]
         if len(unit.nodes) > 1:
             arrays.update(dict.fromkeys(made, arrays[made[-1]]))
     workspaces = {
