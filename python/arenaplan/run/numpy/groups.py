@@ -265,7 +265,8 @@ def runs_of(plan: Plan) -> dict[int, list[int]]:
 
 def call_homes(plan: Plan) -> dict[int, int]:
     """Map the last node of each step to the home of the call that performs the step."""
-    continued, homes, home = set(plan.continued), {}, -1
+    homes: dict[int, int] = {}
+    continued, home = set(plan.continued), -1
     for *_, last in plan.steps:
         homes[last] = home = home if last in continued else last
     return homes

@@ -235,10 +235,10 @@ def _apart(setup: Setup, inputs: Mapping[int, np.ndarray]) -> Setup:
             np.copyto(arrays[index], setup.arrays[index])
     home_of = call_homes(setup.plan)
     for unit in setup.units:
-        # A call's result is in one place, though each node may have a place. A node that ends a step
-        # of another call puts its result into memory there, and makes it here without a place.
-        own = [node for node in unit.nodes if home_of.get(node, unit.home) == unit.home]
-        made = [v for node in own for v in _written(graph.nodes[node]) if v in arrays]
+        # A call's result is in one place, though each node may have a place. A node that ends
+        # another call's step has a result in memory there, and none here.
+        nodes = [node for node in unit.nodes if home_of.get(node, unit.home) == unit.home]
+        made = [v for node in nodes for v in _written(graph.nodes[node]) if v in arrays]
         if len(unit.nodes) > 1:
             arrays.update(dict.fromkeys(made, arrays[made[-1]]))
     workspaces = {
