@@ -2325,6 +2325,11 @@ class RecomputePoint:
         """
         Extra work in cost units.
         """
+    @property
+    def plan(self, /) -> Plan:
+        """
+        The plan, without scratch memory.
+        """
 
 @final
 class RowsInPlace:

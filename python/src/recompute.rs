@@ -31,6 +31,8 @@ pub(crate) struct RecomputePoint {
     extra_cost: u64,
     /// The bound in cost units.
     extra_bound: u64,
+    /// The plan, without scratch memory.
+    plan: Py<Plan>,
 }
 
 /// Arena bytes over extra work.
@@ -120,7 +122,8 @@ pub(crate) fn recompute_curve(
         let (extra_cost, extra_bound) = (point.extra_cost, point.extra_bound);
         let (extra, bound) = (part(extra_cost), part(extra_bound));
         let arena_bytes = point.arena_bytes;
-        Py::new(py, RecomputePoint { arena_bytes, extra, bound, extra_cost, extra_bound })
+        let plan = Py::new(py, Plan::from(point.plan))?;
+        Py::new(py, RecomputePoint { arena_bytes, extra, bound, extra_cost, extra_bound, plan })
     });
     Ok(RecomputeCurve { points: points.collect::<PyResult<_>>()?, cost, floor })
 }

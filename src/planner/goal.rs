@@ -18,7 +18,7 @@ pub enum Goal {
 }
 
 /// A point on a curve: bytes over extra work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CurvePoint {
     /// Arena bytes, without the slow memory.
@@ -27,10 +27,12 @@ pub struct CurvePoint {
     pub extra_cost: u64,
     /// Proven lower bound: no schedule in so many bytes has less extra work.
     pub extra_bound: u64,
+    /// The plan.
+    pub plan: Plan,
 }
 
 /// Arena bytes over extra work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Curve {
     /// Points in descending order by bytes and ascending order by work. The first point repeats

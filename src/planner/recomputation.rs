@@ -167,17 +167,20 @@ impl Planner<'_> {
 
     fn curve_of_values(&self, graph: &Graph) -> Result<Curve> {
         let Starts { plans, orders } = self.starts(graph, 0)?;
-        let mut most = least_bytes(plans).arena_bytes();
+        let mut best = least_bytes(plans);
         let options = self.context(graph)?.liveness_options(false, true)?;
         let mut searches: Vec<Recompute<'_>> = Vec::new();
         for orders in &orders {
             let search = Recompute::new(graph, options, orders, &self.budget);
             let once = self.plan_schedule(graph, &search, &search.plain())?;
-            most = most.min(once.arena_bytes());
+            if once.arena_bytes() < best.arena_bytes() {
+                best = once;
+            }
             searches.push(search);
         }
-        let mut points =
-            alloc::vec![CurvePoint { arena_bytes: most, extra_cost: 0, extra_bound: 0 }];
+        let arena_bytes = best.arena_bytes();
+        let first = CurvePoint { arena_bytes, extra_cost: 0, extra_bound: 0, plan: best };
+        let mut points = alloc::vec![first];
         for search in &mut searches {
             self.add_points(graph, search, &mut points)?;
         }
@@ -197,6 +200,9 @@ impl Planner<'_> {
         for point in points.iter_mut().filter(|point| point.extra_cost > 0) {
             let bounds = searches.iter_mut().map(|search| search.bound(point.arena_bytes));
             point.extra_bound = bounds.max().unwrap_or(0).min(point.extra_cost);
+            if let Some(recomputed) = &mut point.plan.recomputed {
+                recomputed.extra_bound = point.extra_bound;
+            }
         }
         let floor = searches.iter().map(Recompute::floor).max().unwrap_or(0);
         Ok(Curve { points, cost: searches.first().map_or(0, Recompute::cost), floor })
@@ -231,7 +237,7 @@ impl Planner<'_> {
             plan.check(graph)?;
             last = arena_bytes;
             let (extra_cost, extra_bound) = (schedule.extra_cost, 0);
-            points.push(CurvePoint { arena_bytes, extra_cost, extra_bound });
+            points.push(CurvePoint { arena_bytes, extra_cost, extra_bound, plan });
         }
         Ok(())
     }

@@ -584,6 +584,7 @@ mod tests {
                 may_take: (0..count).map(|_| self.below(5) > 0).collect(),
                 supplied: (0..3).collect(),
                 resident: 7,
+                spared: 0,
                 cost: 0,
                 replaced_by: vec![NONE; count],
                 given: (0..narrow(nodes)).collect(),

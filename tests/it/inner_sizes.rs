@@ -113,6 +113,9 @@ proptest! {
         }
         for point in &curve.points {
             prop_assert!(curve.floor <= point.arena_bytes);
+            point.plan.check(&graph).unwrap();
+            prop_assert_eq!(point.plan.arena_bytes(), point.arena_bytes);
+            prop_assert_eq!(extra(&point.plan), point.extra_cost);
             let plan = Planner::new().recompute(&graph, Goal::Bytes(point.arena_bytes)).unwrap();
             plan.check(&graph).unwrap();
             prop_assert!(plan.arena_bytes() <= point.arena_bytes);

@@ -90,10 +90,13 @@ def scan_model() -> bytes:
 
 
 def branch_model() -> bytes:
-    then = helper.make_graph(joined(6, "x", "t"), "then", [], [info("t")])
-    other = helper.make_graph(joined(3, "x", "e"), "else", [], [info("e")])
+    """Return a branch whose result takes over the value that the branch reads."""
+    then = helper.make_graph(joined(6, "k", "t"), "then", [], [info("t")])
+    other = helper.make_graph(joined(3, "k", "e"), "else", [], [info("e")])
+    before = helper.make_node("Cos", ["x"], ["k"])
     chosen = helper.make_node("If", ["b"], ["y"], then_branch=then, else_branch=other)
-    return model([chosen], [info("x"), info("b", (), TensorProto.BOOL)], [info("y")])
+    inputs = [info("x"), info("b", (), TensorProto.BOOL)]
+    return model([before, chosen], inputs, [info("y")])
 
 
 def nested_model() -> bytes:

@@ -24,7 +24,6 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from arenaplan.base.errors import PackingError
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.effects import NO_EFFECTS, InPlace
 from arenaplan.planner.planning import plan as make_plan
@@ -50,12 +49,6 @@ _OPTIONS: Final[PlanKeywords] = {
     "workspace": "none",
     "effort": "fast",
 }
-
-_SIZES: Final = 6
-"""Sizes of a small body with recomputation; each needs a search."""
-
-_NODES: Final = 2_000
-"""Nodes in all searches for one body, about."""
 
 _NUMBERS = count()
 
@@ -105,7 +98,7 @@ class Body:
     plan: Plan
     slots: Mapping[int, Slot]
     """Memory outside the plan's arena, by graph input and output."""
-    draft: Draft
+    variant: _Variant
     number: int = field(default_factory=lambda: next(_NUMBERS))
     """Different for all bodies."""
 
@@ -121,7 +114,7 @@ class Body:
     @property
     def cost(self) -> int:
         """Work per run; rows that are taken in count if they are taken in again."""
-        taken = sum(node.cost for node in self.draft.graph.nodes if node.domain == DOMAIN)
+        taken = sum(node.cost for node in self.variant.draft.graph.nodes if node.domain == DOMAIN)
         return sum(node.cost for node in self.graph.nodes) - taken
 
     @property
@@ -183,77 +176,83 @@ def declare_scratch(graph: Graph, name: str, bodies: Iterable[Body]) -> tuple[in
 # -- planning -------------------------------------------------------------------------------
 
 
-def finish(draft: Draft, within: int | None = None, like: Body | None = None) -> Body:
+def finish(draft: Draft) -> Body:
     """
     Plan a body.
-
-    Parameters
-    ----------
-    within : int, optional
-        Bytes in which the body is to run, by nodes that run again.
-    like : Body, optional
-        A body whose results may take over operands where the new body's results may, too.
 
     Raises
     ------
     PlannerError
         If the body cannot be planned.
     """
-    copied = _passed_on(draft)
-    stored: set[int] = set()
+    variant = _variant(draft, set(), _passed_on(draft))
     while True:
-        graph, slots, sources = _variant(draft, stored, copied)
-        plan = make_plan(graph, recompute=within, **_OPTIONS)
-        graph = graph.for_plan(plan)
-        ends = dict(zip(_changed(draft), sources, strict=True))
-        for node in graph.nodes:
-            target = node.attributes.get("target") if node.domain == DOMAIN else None
-            if target is not None and target.kind == "carried" and node.inputs[0] is not None:
-                # The copied value is that of the last execution.
-                ends[target.position] = node.inputs[0]
-        late = {
-            at
-            for at, value in ends.items()
-            if draft.carried
-            and at not in stored
-            and not may_replace(graph, plan, draft.carried[at], value)
-        }
-        # A stored value that shows a carried value's bytes could change before being read.
-        shown = {at for at in stored if at not in copied and _is_outside(plan, ends[at])}
-        made = Body(graph, plan, slots, draft)
-        lost = set() if like is None else _lost(like, made) - copied
-        if not late and not shown and not lost:
+        made = _made(variant, make_plan(variant.graph, **_OPTIONS))
+        late, shown = _unsafe(made)
+        if not late and not shown:
             return made
-        stored |= late
-        copied |= shown | lost
+        variant = _variant(draft, variant.stored | late, variant.copied | shown)
+
+
+def _made(variant: _Variant, plan: Plan) -> Body:
+    """Return the body with a plan."""
+    return Body(variant.graph.for_plan(plan), plan, variant.slots, variant)
+
+
+def _unsafe(body: Body) -> tuple[set[int], set[int]]:
+    """Return the results that must be stored, and results that need separate bytes."""
+    variant, ends = body.variant, dict(body.variant.ends)
+    for node in body.moves:
+        target = node.attributes["target"] if node.op == EMIT else None
+        if target is not None and target.kind == "carried" and node.inputs[0] is not None:
+            # The copied value is that of the last execution.
+            ends[target.position] = node.inputs[0]
+    late = {
+        at
+        for at, value in ends.items()
+        if variant.draft.carried
+        and at not in variant.stored
+        and not may_replace(body.graph, body.plan, variant.draft.carried[at], value)
+    }
+    # A stored value that shows a carried value's bytes could change before being read.
+    shown = {
+        at for at in variant.stored if at not in variant.copied and _is_outside(body.plan, ends[at])
+    }
+    return late, shown
 
 
 def _smaller(body: Body) -> list[Body]:
-    """Return bodies with fewer bytes and more work, in which nodes run again."""
+    """Return bodies with fewer and fewer bytes, and more work, in which nodes run again."""
     if not any(node.effects.pure for node in body.graph.nodes):
         return []
-    points = recompute_curve(body.graph, **_OPTIONS).points[1:]
-    count = min(max(_NODES // len(body.graph.nodes), 1), _SIZES, len(points))
-    found, last = [], body
-    for at in range(1, count + 1):
-        try:
-            made = finish(body.draft, points[at * len(points) // count - 1].arena_bytes, body)
-        except PackingError:
-            continue  # A carried value that is copied needs more bytes.
-        if made.nbytes < last.nbytes and not _lost(body, made):
-            found.append(made)
-            last = made
-    return found
+    draft, every = body.variant.draft, {*body.variant.ends}
+    if draft.carried:
+        apart = _variant(draft, every, body.variant.copied)
+    else:
+        apart = _variant(draft, set(), every)
+    found: list[Body] = []
+    # Results that have bytes of their own until the end permit all repetitions.
+    for variant in (body.variant, apart):
+        for point in recompute_curve(variant.graph, **_OPTIONS).points[1:]:
+            made = _made(variant, point.plan)
+            if not any(_unsafe(made)) and not _lost(body, made):
+                found.append(made)
+    best: list[Body] = []
+    for made in sorted(found, key=lambda made: (made.nbytes, made.cost)):
+        if made.nbytes < body.nbytes and (not best or made.cost < best[-1].cost):
+            best.append(made)
+    return best[::-1]
 
 
 def _lost(body: Body, smaller: Body) -> set[int]:
     """Return the results of a branch that may take over an operand in ``body`` alone."""
-    if body.draft.carried:
+    draft = body.variant.draft
+    if draft.carried:
         return set()  # No result of a loop takes over an operand that rounds read.
     operands = {slot.position for slot in body.slots.values() if slot.kind == "operand"}
     return {
         at
-        for at in range(len(body.draft.results))
+        for at in range(len(draft.results))
         for operand in operands
         if _may_take(body, operand, at) and not _may_take(smaller, operand, at)
     }
@@ -280,22 +279,26 @@ def _passed_on(draft: Draft) -> set[int]:
     return found
 
 
-def _variant(
-    draft: Draft, stored: set[int], copied: set[int]
-) -> tuple[Graph, dict[int, Slot], list[int]]:
-    """
-    Return a body's graph, the memory for inputs and outputs, and the changed results.
+class _Variant(NamedTuple):
+    """A body's graph, before planning."""
 
-    Parameters
-    ----------
-    stored : set of int
-        The carried values that are copied at the end of the round.
-    copied : set of int
-        The results that have separate bytes, which no other value shows.
-    """
+    draft: Draft
+    graph: Graph
+    slots: dict[int, Slot]
+    """Memory for inputs and outputs."""
+    ends: dict[int, int]
+    """Values by changed result."""
+    stored: set[int]
+    """The carried values that are copied at the end of the round."""
+    copied: set[int]
+    """The results that have separate bytes, which no other value shows."""
+
+
+def _variant(draft: Draft, stored: set[int], copied: set[int]) -> _Variant:
+    """Return a body's graph with some results stored or copied."""
     graph, slots = draft.graph.copy(), dict(draft.slots)
     taken = {value.name for value in graph.values}
-    ends = []
+    ends = {}
     for at in _changed(draft):
         value = draft.results[at]
         if at in copied:
@@ -304,20 +307,20 @@ def _variant(
             made = graph.value(name, source.shape, source.dtype)
             graph.append("Identity", (value,), (made,), effects=NO_EFFECTS, version=16)
             value = made
-        ends.append(value)
+        ends[at] = value
     for at, scanned in enumerate(draft.scanned):
         if scanned is not None:
             _emit(graph, scanned, Emitted("scan", at))
     if draft.condition is not None:
         _emit(graph, draft.condition, Emitted("condition"))
     before = tuple(range(len(graph.nodes)))
-    for at, value in zip(_changed(draft), ends, strict=True):
+    for at, value in ends.items():
         if at in stored:
             _emit(graph, value, Emitted("carried", at), before)
         else:
             graph.output(value)
             slots[value] = Slot("result", at)
-    return graph, slots, ends
+    return _Variant(draft, graph, slots, ends, stored, copied)
 
 
 def _emit(graph: Graph, value: int, target: Emitted, after: tuple[int, ...] = ()) -> None:
