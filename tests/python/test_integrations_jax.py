@@ -166,6 +166,16 @@ def test_the_compiler_takes_as_many_bytes_for_copies_as_predicted(name: str) -> 
     assert found.plan.arena_bytes >= sum(4 * int(np.prod(shape)) for shape in shapes) + copies / 1.1
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32"])
+def test_the_compiler_takes_as_many_bytes_for_random_bits_as_predicted(dtype: str) -> None:
+    def run(key: Any) -> Any:
+        bits = jax.random.bits(key, (512, 64), dtype)
+        return jnp.cumsum(jax.lax.optimization_barrier(bits).astype(jnp.float32), 0)
+
+    found = apj.scheduled_step(run, (jax.random.key(0),), (), recompute="0%").report
+    assert 1 / 1.1 <= found.ratio <= 1.1
+
+
 def test_donated_arguments_are_overwritten() -> None:
     step = step_of("flow")
     found = scheduled("flow", "15%")
