@@ -5,10 +5,11 @@ Each row has the temporary memory of the compiled step in MiB, its floating-poin
 for a schedule, the predicted memory. Policies are on every block. Run it with JAX installed::
 
     python benches/jax_schedules.py [--layers 4] [--width 384]
-    python benches/jax_schedules.py --steps [NAME ...]
+    python benches/jax_schedules.py [--points 8] --steps [NAME ...]
 
-With ``--steps``, small steps of many kinds: bytes and operations of each point on the curve, and
-for each policy the schedule with the fewest operations in as many bytes.
+With ``--steps``, small steps of many kinds: bytes and operations of each of ``--points`` schedules,
+and for each policy the schedule with the fewest operations in as many bytes. Steps with loops have
+no such comparison: XLA counts the operations of a loop's body once.
 """
 
 from __future__ import annotations
@@ -55,17 +56,19 @@ def under_policy(policy: Any) -> Iterator[None]:
         jax.value_and_grad, jax_steps.block = whole, block
 
 
-def compare(name: str) -> None:
+def compare(name: str, points: int) -> None:
     """Print the points of a step's curve, and the policies beside schedules in as many bytes."""
     step = jax_steps.STEPS[name]()
     kept = dict(apj.COMPILER_OPTIONS)
     found = []
-    for scheduled in apj.schedules(step.run, step.args, step.donate):
+    counted = True
+    for scheduled in apj.schedules(step.run, step.args, step.donate, points=points):
         report = scheduled.report
         work = scheduled.compiled.cost_analysis()["flops"]
         found.append((report.compiled_bytes, work))
+        counted = counted and report.compiled_work is not None
         print(f"| {name} | {report} |", flush=True)
-    for policy in POLICIES:
+    for policy in POLICIES if counted else ():
         with under_policy(getattr(jax.checkpoint_policies, policy)):
             # A new function: JAX remembers the traces of old ones, without the policy.
             fresh = partial(step.run)
@@ -88,10 +91,11 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=384)
     parser.add_argument("--steps", nargs="*")
+    parser.add_argument("--points", type=int, default=8)
     given = parser.parse_args()
     if given.steps is not None:
         for name in given.steps or jax_steps.STEPS:
-            compare(name)
+            compare(name, given.points)
         return
     kept = dict(apj.COMPILER_OPTIONS)
     whole = steps.block

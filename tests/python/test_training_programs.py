@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ import arenaplan as ap
 from arenaplan.formats.jaxpr import emitted
 from arenaplan.formats.jaxpr.emit import Emitter
 from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types
-from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray
+from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray, JaxprProgram
 from arenaplan.formats.jaxpr.jaxpr_walk import JaxprWalk
+from arenaplan.formats.jaxpr.loop_fusion import fuse
 from arenaplan.formats.trees import DonatedPair, Subtree, pairs_of_trees, subtree
 from small_jaxprs import CORE, Builder
 
@@ -19,12 +21,11 @@ SIDE = (1024, 1024)
 MIB = 1 << 20
 
 
-def graph_of(jaxpr: Any, *pairs: tuple[int, int]) -> ap.Graph:
+def graph_of(jaxpr: Any, *pairs: tuple[int, int], compiles: bool = False) -> ap.Graph:
     """Return the graph of a program in which results replace inputs."""
     program = JaxprWalk(CORE).run(jaxpr)
-    return emitted(
-        program, [DonatedPair(*pair) for pair in pairs], [into for into, _ in pairs], Emitter("")
-    ).graph
+    emitter, donated = Emitter("", compiles), [into for into, _ in pairs]
+    return emitted(program, [DonatedPair(*pair) for pair in pairs], donated, emitter).graph
 
 
 def ops(graph: ap.Graph) -> list[str]:
@@ -415,6 +416,89 @@ def test_the_old_content_of_a_parameter_is_not_read_later_for_a_cheap_array() ->
     assert "copy" not in ops(graph)
 
 
+# -- formulas that are compiled -------------------------------------------------------------------
+
+
+def most_live(program: JaxprProgram) -> int:
+    """Return the bytes of the arrays that are live at the fullest line."""
+    lines = program.lines
+    made = {x: place for place, line in enumerate(lines) for x in line.outputs if x is not None}
+    last = made | {x: place for place, line in enumerate(lines) for x in line.inputs}
+    last |= {x: len(lines) for x in program.outputs if isinstance(x, JaxprArray)}
+    return max(
+        sum(4 * x.shape[0] * x.shape[1] for x in made if made[x] <= place <= last[x])
+        for place in range(len(lines))
+    )
+
+
+def drawn(seed: int) -> Any:
+    """Return a program of sums, sines and products of arrays that are mostly recent."""
+    draw, build = Random(seed), Builder((8, 8), (8, 8), (8, 4))
+    known = list(build.inputs)
+    for _ in range(draw.randrange(4, 30)):
+        x = draw.choice(known[-4:])
+        same = [y for y in known if y.aval.shape == x.aval.shape]
+        kind = draw.choice(("sin", "add", "add", "mul", "product"))
+        if kind == "product":
+            y = draw.choice([y for y in known if y.aval.shape[0] == x.aval.shape[1]] or [None])
+            known.append(build("sin", x) if y is None else build.product(x, y))
+        elif kind == "sin":
+            known.append(build(kind, x))
+        else:
+            known.append(build(kind, x, draw.choice(draw.choice((same, same[-3:])))))
+    return build.closed(*draw.sample(known[3:], 2), known[-1])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_formulas_lose_no_equation_and_make_no_more_bytes_live(seed: int) -> None:
+    before, after = (JaxprWalk(CORE).run(drawn(seed)) for _ in range(2))
+    fuse(after)
+    assert most_live(after) <= most_live(before)
+    found = [equation.source for line in after.lines for equation in line.equations]
+    assert len(found) == len(before.lines)
+    known: set[Any] = {*after.inputs}
+    for line in after.lines:
+        for equation in line.equations:
+            assert known.issuperset(x for x in equation.inputs if isinstance(x, JaxprArray))
+            known.update(equation.outputs)
+        inside = {x for equation in line.equations for x in equation.outputs} - {*line.outputs}
+        others = [x for other in after.lines if other is not line for x in other.inputs]
+        assert inside.isdisjoint([*others, *after.outputs])
+
+
+def test_a_derivative_of_several_steps_is_one_formula() -> None:
+    """Two arrays for steps of the formula need no bytes, so the products are the fullest place."""
+    build = Builder(SIDE, SIDE)
+    x, w = build.inputs
+    h = build.product(x, w)
+    t = build("tanh", h)
+    g = build.product(build.product(t, w), w)
+    left = build("mul", build("add", h, t), build("add", t, g))
+    right = build("mul", build("sub", h, t), build("sub", t, g))
+    back = build.product(build("add", left, right), w)
+    plain, compiled = (graph_of(build.closed(back), compiles=each) for each in (False, True))
+    assert ops(compiled) == ["dot_general", "tanh", *["dot_general"] * 2, "add", "dot_general"]
+    assert [planned(graph).arena_bytes // (4 * MIB) for graph in (compiled, plain)] == [5, 6]
+
+
+def test_a_formula_does_not_wait_for_other_nodes_with_two_operands_for_one() -> None:
+    build = Builder(SIDE, SIDE)
+    x, w = build.inputs
+    total = build("add", build.product(x, w), build.product(w, x))
+    result = build("sin", build("mul", total, build.product(build.product(w, w), x)))
+    graph = graph_of(build.closed(result), compiles=True)
+    assert ops(graph) == [*["dot_general"] * 2, "add", *["dot_general"] * 2, "sin"]
+
+
+def test_a_formula_reads_the_old_content_of_a_parameter_in_time() -> None:
+    build = Builder(SIDE, SIDE)
+    p, w = build.inputs
+    new = build("sub", p, build.product(p, w))
+    result = build("add", build("atan2", p, w), build.product(new, w))
+    graph = graph_of(build.closed(new, result), (0, 0), compiles=True)
+    assert "copy" not in ops(graph)
+
+
 # -- updates --------------------------------------------------------------------------------------
 
 
@@ -425,19 +509,23 @@ def adam(build: Builder, p: Any, m: Any, v: Any, g: Any) -> tuple[Any, Any, Any]
     return build("sub", p, build("mul", 0.1, build("div", build("div", m, 0.5), length))), m, v
 
 
-def test_adam_needs_no_temporary_of_the_size_of_a_parameter() -> None:
+@pytest.mark.parametrize("compiles", [False, True])
+def test_adam_needs_no_temporary_of_the_size_of_a_parameter(compiles: bool) -> None:
     build = Builder(*[SIDE] * 4)
-    graph = graph_of(build.closed(*adam(build, *build.inputs)), (0, 0), (1, 1), (2, 2))
+    jaxpr = build.closed(*adam(build, *build.inputs))
+    graph = graph_of(jaxpr, (0, 0), (1, 1), (2, 2), compiles=compiles)
     assert ops(graph) == ["update"] * 3
     assert planned(graph).arena_bytes == 16 * MIB
 
 
-def test_an_update_does_not_join_a_sum_of_gradients() -> None:
+@pytest.mark.parametrize("compiles", [False, True])
+def test_an_update_does_not_join_a_sum_of_gradients(compiles: bool) -> None:
     """Two gradients would be alive until the update instead of their sum."""
     build = Builder(SIDE, SIDE)
     p, x = build.inputs
     total = build("add", build.product(x, x), build.product(x, x, (0, 0)))
-    graph = graph_of(build.closed(build("sub", p, build("mul", 0.1, total))), (0, 0))
+    jaxpr = build.closed(build("sub", p, build("mul", 0.1, total)))
+    graph = graph_of(jaxpr, (0, 0), compiles=compiles)
     assert ops(graph) == ["dot_general", "dot_general", "add", "update"]
 
 

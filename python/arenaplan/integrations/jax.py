@@ -267,18 +267,25 @@ def scheduled_step(
 
 
 def schedules(
-    step: Callable[..., Any], args: Sequence[Any], donate: Donate = None, *, unroll: int = 0
+    step: Callable[..., Any],
+    args: Sequence[Any],
+    donate: Donate = None,
+    *,
+    unroll: int = 0,
+    points: int = _POINTS,
 ) -> Iterator[ScheduledStep]:
     """
-    Yield up to 8 schedules, from the least extra work to the fewest bytes by the compiler's count.
+    Yield schedules, from the least extra work to the fewest bytes by the compiler's count.
 
     Parameters
     ----------
     step, args, donate, unroll
         As for :func:`scheduled_step`.
+    points : int, default 8
+        Most schedules that are compiled.
     """
     _probe()
-    yield from _compiled(_forms(step, args, donate, unroll))
+    yield from _compiled(_forms(step, args, donate, unroll), points)
 
 
 def checkpoint_policy(
@@ -446,14 +453,14 @@ def _extra(extra: float, work: int, plain_work: int) -> float:
     return extra if work == plain_work else (1 + extra) * work / plain_work - 1
 
 
-def _compiled(forms: Sequence[TracedArguments]) -> Iterator[ScheduledStep]:
+def _compiled(forms: Sequence[TracedArguments], points: int = _POINTS) -> Iterator[ScheduledStep]:
     """
     Yield schedules from all bytes to the fewest, some points of the curve apart.
 
     A schedule that compiles to no fewer bytes than a cheaper schedule is left out.
     """
     least: float = inf
-    for form, point in _spread(_points(forms), _POINTS):
+    for form, point in _spread(_points(forms), points):
         found = ScheduledStep(form, _plan(form, point.arena_bytes), forms[0].work)
         if _compiled_bytes(found) < least:
             least = _compiled_bytes(found)

@@ -145,9 +145,9 @@ class Replay:
             # A repetition is named after the repeated node: ``n#2``.
             name = node.name.rpartition("#")[0] if again else node.name
             inputs = {x for x in node.inputs if x is not None}
-            self._steps.append(_Step(lines[name], node, again, last, inputs - read))
+            self._steps.append(_Step(lines[name], node, again, last, frozenset(inputs - read)))
             read |= inputs
-        self._steps.reverse()
+        self._steps = _waiting(self._steps[::-1])
         sizes = [array_bytes(x.shape, x.dtype) for x in runs.values]
         self.predicted_bytes = heap_bytes(_buffers(self._steps, kept, sizes))
         """Temporary memory of the compiled step."""
@@ -171,18 +171,28 @@ class _Step(NamedTuple):
     """Whether the node has run before."""
     last: int | None
     """A result that is read; compilers forget that an execution waits for other results."""
-    dying: set[int]
+    dying: frozenset[int]
     """The operands that are read for the last time."""
+    front: int | None = None
+    """A result of the execution before, for which this execution waits."""
+    direct: frozenset[int] = frozenset()
+    """
+    The operands read without a barrier: made by the execution before, and read only here. Compilers
+    never write a result over an operand behind a barrier.
+    """
 
-    def direct(self, before: _Step) -> set[int]:
-        """
-        Return the operands read without a barrier: made just before, and read only here.
 
-        Compilers never write a result over an operand behind a barrier.
-        """
-        return (
-            self.dying.intersection(before.node.outputs) if self.line.main.is_elementwise else set()
-        )
+def _waiting(steps: Sequence[_Step]) -> list[_Step]:
+    """Return executions, each of which waits for the last one before with a result that is read."""
+    found: list[_Step] = []
+    before: _Step | None = None
+    for step in steps:
+        if before is not None:
+            made = before.node.outputs if step.line.main.is_elementwise else ()
+            step = step._replace(front=before.last, direct=step.dying.intersection(made))
+        found.append(step)
+        before = before if step.last is None else step
+    return found
 
 
 def _buffers(
@@ -194,7 +204,7 @@ def _buffers(
     found = [HeapBuffer(place, place, ALIGNMENT) for place in range(len(steps))]
     begun: dict[int, int] = {}
     for place, step in enumerate(steps):
-        taken = step.direct(steps[place - 1]) & begun.keys() if place else set[int]()
+        taken = {*step.direct & begun.keys()}
         for x in step.node.outputs:
             if x is None or x in kept:
                 continue
@@ -222,7 +232,6 @@ class _Run:
             self._write(tensor, array)
         for line in program.ahead:
             self._line(line, self._read)
-        before: _Step | None = None
         for step in steps:
             line, node = step.line, step.node
             pairs = [
@@ -234,8 +243,7 @@ class _Run:
                 for tensor, at in pairs
                 if isinstance(tensor, JaxprArray) and at is not None
             )
-            self._line(line, self._read if before is None else self._behind(step, before))
-            before = before if step.last is None else step
+            self._line(line, self._read if step.front is None else self._behind(step, step.front))
         self._meaning.update(first)
         return [None if atom is None else self._read(atom) for atom in program.outputs]
 
@@ -252,16 +260,14 @@ class _Run:
         else:
             self._other[tensor] = array
 
-    def _behind(self, step: _Step, before: _Step) -> Callable[[Any], Any]:
+    def _behind(self, step: _Step, front: int) -> Callable[[Any], Any]:
         """Return a reader for operands that are there when the step before is done."""
         from jax import lax
 
-        line, front = step.line, before.last
-        assert front is not None
+        line, direct = step.line, step.direct
         makes = {out for equation in line.equations for out in equation.outputs}
         operands = [x for each in line.equations for x in each.inputs if x not in makes]
         arrays = [x for x in dict.fromkeys(operands) if isinstance(x, JaxprArray)]
-        direct = step.direct(before)
         wanted: list[Any] = [x for x in arrays if self._meaning.get(x) not in direct]
         numbers = [x for x in operands if isinstance(x, Number)]
         if line.main.primitive in REDUCTIONS:

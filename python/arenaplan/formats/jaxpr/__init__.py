@@ -56,7 +56,8 @@ def lines_of_step(
     """
     Read a training step as lines, and as a graph with a node per line.
 
-    With ``compiles``, nodes need the scratch memory of XLA's compiler, too.
+    With ``compiles``, a node is what XLA's compiler runs: an elementwise formula is one, and nodes
+    need the compiler's scratch memory.
     """
     from jax.extend import core
 
@@ -90,6 +91,7 @@ def emitted(
         program,
         [result for result in results if isinstance(result, JaxprArray)],
         [old for old in olds if old is not None],
+        compiles=emitter.compiles,
     )
     replaced = write_back(program, pairs)
     states = {pair.into for pair in pairs}

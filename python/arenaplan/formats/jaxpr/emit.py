@@ -33,7 +33,7 @@ class Emitter:
 
     def __init__(self, name: str, compiles: bool = False) -> None:
         self.graph = Graph(name)
-        self._compiles = compiles
+        self.compiles = compiles
         self.values: dict[JaxprArray, int] = {}
         """Value index of each array with a value."""
 
@@ -72,13 +72,13 @@ class Emitter:
         inputs = tuple(self._operand(atom) for atom in line.inputs)
         op = line.name or line.main.primitive
         name = f"{op}:{len(graph.values)}"
-        bodies = [graph_of_body(op, body, self._compiles) for body in line.main.bodies]
+        bodies = [graph_of_body(op, body, self.compiles) for body in line.main.bodies]
         outputs: list[int | None] = []
         for position, tensor in enumerate(line.outputs):
             value_name = f"{name}.{position}" if position else name
             outputs.append(None if tensor is None else self._declare(tensor, value_name))
         outputs += declare_inner(graph, name, bodies)
-        if self._compiles and (scratch := scratch_of(line)):
+        if self.compiles and (scratch := scratch_of(line)):
             outputs.append(graph.value(f"{name}.scratch", (scratch,), "uint8"))
         effects = effects_of(line)
         is_pure = all(equation.is_pure for equation in line.equations)

@@ -13,8 +13,10 @@ pass                arrays that lose their bytes
                     write or read with other strides
 :func:`sink`        cheap ones that are kept for the backward pass beside their operands: readers
                     compute them (:mod:`~arenaplan.formats.jaxpr.sink`)
-:func:`reduce`      operands of reductions that nothing else reads
 :func:`update`      steps of the formula of an optimizer: one elementwise loop per new parameter
+                    (:mod:`~arenaplan.formats.jaxpr.loop_fusion`)
+:func:`fuse`        steps of all elementwise formulas, if XLA's compiler runs the program
+:func:`reduce`      operands of reductions that nothing else reads
 ==================  ===============================================================================
 
 No pass changes the numbers that a program computes, or the operators that compute them.
@@ -23,7 +25,6 @@ No pass changes the numbers that a program computes, or the operators that compu
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from heapq import heappop, heappush
 from math import prod
 from typing import Final
 
@@ -36,6 +37,7 @@ from arenaplan.formats.jaxpr.jaxpr_program import (
     Number,
     joined,
 )
+from arenaplan.formats.jaxpr.loop_fusion import fuse, update
 from arenaplan.formats.jaxpr.sink import reduce, sink
 from arenaplan.graph.ops import array_bytes
 
@@ -61,6 +63,8 @@ def fold(
     program: JaxprProgram,
     updated: Collection[JaxprArray] = (),
     replaced: Collection[JaxprArray] = (),
+    *,
+    compiles: bool = False,
 ) -> None:
     """
     Run all passes.
@@ -73,6 +77,8 @@ def fold(
         New contents of parameters and states, whose formulas are joined.
     replaced : collection of JaxprArray
         The old contents.
+    compiles : bool, default False
+        Whether XLA's compiler runs the program.
     """
     drop(program)
     settle(program)
@@ -82,13 +88,15 @@ def fold(
     drop(program)
     sink(program, replaced)
     drop(program)
+    update(program, updated)
+    if compiles:
+        fuse(program, updated, replaced)
     reduce(program)
     drop(program)
-    update(program, updated)
     for line in program.lines:
         for equation in line.equations:
             for body in equation.bodies:
-                fold(body)
+                fold(body, compiles=compiles)
 
 
 def drop(program: JaxprProgram) -> None:
@@ -335,113 +343,6 @@ def _innermost(sides: list[str | None], shape: tuple[int, ...]) -> str | None:
     """Return the side of the last dimension with size > 1."""
     found = [side for side, dim in zip(sides, shape, strict=True) if dim != 1]
     return found[-1] if found else "left"
-
-
-# -- updates --------------------------------------------------------------------------------------
-
-
-def update(program: JaxprProgram, updated: Collection[JaxprArray]) -> None:
-    """
-    Join elementwise formulas for new contents, as far as joining needs no more bytes.
-
-    An equation joins if the arrays needed instead of the result are not larger, not counting arrays
-    that live anyway: inputs, constants, and program results.
-    """
-    results = {atom for atom in program.outputs if isinstance(atom, JaxprArray)}
-    places = {line: place for place, line in enumerate(program.lines)}
-    makers, readers = program.makers(), program.readers()
-    gone: set[Line] = set()
-    for result in updated:
-        last = makers.get(result)
-        if last is None or last.name or not _can_join(last, result):
-            continue
-        barred: set[Line] = set()
-        while True:
-            members = _cone(last, places, makers, readers, results, barred)
-            refused = _costly(members, results)
-            if not refused:
-                break
-            barred |= refused
-        if len(members) == 1:
-            continue
-        before: list[Equation] = []
-        for line in members:
-            before = joined(before, [*line.before, line.main] if line is not last else line.before)
-        last.before, last.is_formula, last.name = before, True, "update"
-        gone.update(members[:-1])
-        for atom in last.inputs:
-            if isinstance(atom, JaxprArray):
-                others = (line for line in readers[atom] if line not in gone)
-                readers[atom] = list(dict.fromkeys([*others, last]))
-    program.lines = [line for line in program.lines if line not in gone]
-
-
-def _can_join(line: Line, like: JaxprArray) -> bool:
-    """Whether a line is elementwise, with the shape of ``like``."""
-    result = line.main.result
-    return (
-        line.main.is_elementwise
-        and not line.behind
-        and result is not None
-        and result.shape == like.shape
-        and line.main.is_pure
-    )
-
-
-def _cone(
-    last: Line,
-    places: dict[Line, int],
-    makers: dict[JaxprArray, Line],
-    readers: dict[JaxprArray, list[Line]],
-    results: Collection[JaxprArray],
-    barred: Collection[Line],
-) -> list[Line]:
-    """Return the lines that only ``last`` depends on, including ``last``, in order."""
-    like = last.main.result
-    assert like is not None
-    found: list[Line] = []
-    members, todo = {last}, [(-places[last], last)]
-    moved: set[JaxprArray] = set()
-    """Arrays that members read at other element positions."""
-    while todo:
-        # The last line first, so that all readers of the result are already known.
-        _, line = heappop(todo)
-        if line in found[-1:]:
-            continue
-        if line is not last:
-            out = line.main.result
-            if out is None or out in moved or not members.issuperset(readers[out]):
-                continue
-            members.add(line)
-        found.append(line)
-        direct = set(line.main.inputs)
-        moved.update(x for x in line.inputs if isinstance(x, JaxprArray) and x not in direct)
-        for atom in direct:
-            if not isinstance(atom, JaxprArray) or atom in results or atom not in makers:
-                continue
-            maker = makers[atom]
-            if maker not in barred and not maker.name and _can_join(maker, like):
-                heappush(todo, (-places[maker], maker))
-    return found[::-1]
-
-
-def _costly(members: list[Line], results: Collection[JaxprArray]) -> set[Line]:
-    """Return the lines that need more additional bytes than they make."""
-    leaves: dict[JaxprArray, frozenset[JaxprArray]] = {}
-    costly = set()
-    for line in members:
-        out = line.main.result
-        assert out is not None
-        found: frozenset[JaxprArray] = frozenset()
-        for atom in line.inputs:
-            if isinstance(atom, JaxprArray):
-                found |= leaves.get(atom, frozenset([atom]))
-        lives = (x for x in found if x.kind == "activation" and x not in results)
-        if line is not members[-1] and _bytes(lives) > _bytes([out]):
-            costly.add(line)
-            found = frozenset([out])
-        leaves[out] = found
-    return costly
 
 
 # -- parts ----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ Bytes that XLA's compiler for CPUs needs while an operator runs, beyond operands
 
 Products and convolutions exist for one order of dimensions. An operand in another order is copied
 before the operator, and a result after the operator. A matrix may be transposed. Products of 16-bit
-floats read and write copies in 32 bits.
+floats read and write copies in 32 bits. Random bits by Threefry need three words per element.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray, Line
+from arenaplan.formats.jaxpr.jaxpr_program import Atom, JaxprArray, Line
 from arenaplan.graph.ops import Shape, array_bytes
 
 _HALVES: Final = frozenset(["bfloat16", "float16"])
@@ -21,6 +21,8 @@ def scratch_of(line: Line) -> int:
     """Return the bytes of the copies that a line needs while the line runs."""
     main, result = line.main, line.main.result
     is_product = main.primitive == "dot_general"
+    if main.primitive == "random_bits" and result is not None and _is_threefry(main.inputs[0]):
+        return array_bytes((3, *result.shape), "uint32") - array_bytes(result.shape, result.dtype)
     if result is None or not (is_product or main.primitive == "conv_general_dilated"):
         return 0
     *orders, written = _product_orders(line) if is_product else _convolution_orders(line)
@@ -39,6 +41,11 @@ def scratch_of(line: Line) -> int:
     )
     raw, final = copied(result, written, bool(line.behind)), array_bytes(result.shape, result.dtype)
     return max(copies + raw - final, raw) if raw else copies
+
+
+def _is_threefry(key: Atom) -> bool:
+    """Whether a key is two words, and not the four of a generator of the compiler."""
+    return isinstance(key, JaxprArray) and key.shape[-1:] == (8,)
 
 
 def _product_orders(line: Line) -> list[Sequence[int]]:
