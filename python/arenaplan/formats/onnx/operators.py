@@ -180,7 +180,6 @@ OPERATORS: Final[ops.Table[Op]] = {
 
 CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), ops.ELEMENTWISE),
-    **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), ops.FIRST_OPERAND),
     **dict.fromkeys(ACTIVATIONS, ops.ELEMENTWISE),
     "DropoutGrad": ops.ELEMENTWISE,
     "ReduceSumTraining": OPERATORS["ReduceSum"],
