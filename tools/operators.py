@@ -88,7 +88,8 @@ def table() -> str:
         else:
             refused.append(f"`{name}`")
             continue
-        gradient = "yes" if name in RULES else "no"
+        other = "by its parts" if how == "function" else "no"
+        gradient = "yes" if name in RULES else other
         device = ("text" if name in written else "host") if how == "kernel" else "as its parts"
         rows.append(f"| {name} | {version} | {how} | {device} | {gradient} | {passed}/{total} |\n")
     return "".join(

@@ -158,7 +158,6 @@ BINARY: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
     "Mod": (("int32", "int64"), {}),
     "PRelu": (FLOATS, {}),
     "Pow": (FLOATS, {}),
-    "SwiGLU": (("float32",), {}),
 }
 
 

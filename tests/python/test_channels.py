@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
 import light_models
+from arenaplan.run.numpy.kernels import conv_compiled
 from flow_graphs import Builder
 from group_runs import check, same_bytes, scratch_of, sizes_of
 from step_costs import workspace_choices
@@ -338,9 +339,29 @@ def test_groups_that_the_peak_does_not_need_are_left_apart(tmp_path: Path) -> No
     assert [len(step) for step in plan.steps] == [1, 2, 1, 1, 1, 1, 1, 1]
 
 
-def test_what_is_loaded_before_a_pool_is_right() -> None:
+def test_weights_are_prepared_once_for_all_bands(monkeypatch: pytest.MonkeyPatch) -> None:
     b = Builder()
-    x = b.elementwise("Neg", b.input("x", 1, 24, 16, 16))
+    made = b.elementwise("Relu", b.conv(b.input("x", 1, 16, 128, 128), 16))
+    b.graph.output(b.pool("MaxPool", made))
+    steps = [[0, 1, 2]]
+    sizes = workspace_choices(b.graph, steps)[2][0]
+    assert len(sizes) > 1
+    packed: list[Any] = []
+    pack = conv_compiled.pack_weights
+    monkeypatch.setattr(
+        conv_compiled, "pack_weights", lambda *given: packed.append(given) or pack(*given)
+    )
+    with ap.Executor(b.graph, ap.plan(b.graph, steps=steps, workspace="auto", target="numpy")):
+        assert len(packed) == 1
+
+
+@pytest.mark.parametrize("side", [16, 200])
+def test_what_is_loaded_before_a_pool_is_made_by_rows(side: int) -> None:
+    b = Builder()
+    x = b.elementwise("Neg", b.input("x", 1, 24, side, side))
     loaded = b.elementwise("Relu", b.batch_norm(x))
     b.graph.output(b.pool("AveragePool", b.conv(loaded, 12, 3)))
-    check(b.graph, [[0], [1, 2, 3, 4]])
+    if side < 100:
+        check(b.graph, [[0], [1, 2, 3, 4]])
+    else:
+        assert sizes_of(b.graph, [[0], [1, 2, 3, 4]], 4)[0] < 4 * 24 * side * side / 4

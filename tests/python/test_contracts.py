@@ -106,13 +106,6 @@ def cases() -> Iterator[Case]:
         scale = f32(*image.shape[axis:])
         yield Case("LayerNormalization", [image, scale, scale], {"axis": axis})
         yield Case("RMSNormalization", [image, scale], {"axis": axis}, opset=23)
-    for axis in (0, 1, -1):
-        yield Case("Hardmax", [f32(2, 3, 4)], {"axis": axis})
-        yield Case("Hardmax", [f32(2, 3, 4)], {"axis": axis}, opset=11)
-        for order in (1, 2):
-            yield Case("LpNormalization", [f32(2, 3, 4)], {"axis": axis, "p": order})
-    yield Case("MeanVarianceNormalization", [image])
-    yield Case("MeanVarianceNormalization", [image], {"axes": [1, 3]})
     for op, gates, states in (("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2)):
         weights = [f32(2, gates * 5, 3), f32(2, gates * 5, 5), None, None]
         state = [f32(2, 4, 5) for _ in range(states)]
@@ -272,11 +265,8 @@ _STATISTICS = (
     *(
         "DynamicQuantizeLinear",
         "GroupNormalization",
-        "Hardmax",
         "LogSoftmax",
-        "LpNormalization",
         "Softmax",
-        "MeanVarianceNormalization",
     ),
     *("GRU", "LSTM", "LinearAttention", "RNN", "RotaryEmbedding"),
 )

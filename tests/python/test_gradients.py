@@ -11,6 +11,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.base.errors import InvalidOption, ShapeMismatch
+from arenaplan.formats.onnx.function_bodies import INLINED
 from arenaplan.train import operators
 from arenaplan.train.gradients import RULES
 from gradient_cases import CASES, Case, Differentiated
@@ -48,7 +49,9 @@ def test_gradients_at_zeros_are_numbers_where_results_are(name: str) -> None:
 
 
 def test_every_rule_is_tested() -> None:
-    assert {name.split()[0] for name in CASES} | CONSTANT == set(RULES)
+    assert {name.split()[0] for name in CASES} - (INLINED[""] - RULES.keys()) | CONSTANT == set(
+        RULES
+    )
 
 
 @pytest.mark.parametrize("name", sorted({"Max", "MaxPool", "ReduceMax", "Relu", "GlobalMaxPool"}))
@@ -175,9 +178,9 @@ def test_a_value_that_no_loss_depends_on_is_named() -> None:
 
 def test_a_node_without_a_rule_is_named() -> None:
     graph, a, _ = pair()
-    marks = operators(graph).Hardmax(a, name="marks")
+    marks = operators(graph).Det(operators(graph).Expand(a, np.array([3, 3])), name="marks")
     loss = operators(graph).ReduceSum(marks, keepdims=0)
-    with raises("NotDifferentiable", match="'marks': operator Hardmax has no gradient"):
+    with raises("NotDifferentiable", match="'marks': operator Det has no gradient"):
         ap.train.gradient(graph, of=loss, wrt=[a])
     assert ap.train.gradient(
         graph, of=operators(graph).ReduceSum(a, keepdims=0), wrt=[a]

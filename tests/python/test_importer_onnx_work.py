@@ -125,7 +125,6 @@ def test_a_loop_costs_its_rounds() -> None:
     [
         (node("Relu", "x"), True),
         (node("RandomNormalLike", "x"), False),
-        (node("Bernoulli", "x"), False),
         (node("Dropout", "x"), True),
         (node("Dropout", "x ratio b"), False),
         (node("Gelu", "x", domain=MICROSOFT), True),

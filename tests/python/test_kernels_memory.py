@@ -49,7 +49,7 @@ CASES = [
     *(
         Case(op, [X, ROW], dtype=result_type(op, "float32"))
         for op, (dtypes, _) in BINARY.items()
-        if "float32" in dtypes and op != "SwiGLU"
+        if "float32" in dtypes
     ),
     Case("Sum", [X, X, X]),
     Case("Where", [Random("bool"), X, X]),

@@ -61,7 +61,7 @@ def test_scratch_memory_costs_little_beside_what_streams_save(name: str) -> None
     assert with_scratch <= 1.25 * ap.plan(graph, target="ideal").arena_bytes
 
 
-PROLOGUES = [("shufflenet", grouping.one_anchor)]
+PROLOGUES = [(name, grouping.one_anchor) for name in ("densenet121", "shufflenet")]
 
 
 @pytest.mark.parametrize(

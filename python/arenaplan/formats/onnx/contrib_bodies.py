@@ -21,6 +21,7 @@ from arenaplan.formats.onnx.fused_bodies import FUSED_BODIES
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
+from arenaplan.formats.onnx.standard_bodies import STANDARD_BODIES
 from arenaplan.formats.onnx.state_bodies import STATE_BODIES
 from arenaplan.formats.onnx.tensors import numpy_dtype
 from arenaplan.graph.ops.own_ops import SINKS
@@ -595,7 +596,8 @@ _INT64: Final = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
 
 
 BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
-    "": {"SimplifiedLayerNormalization": _rms_norm},
+    **STANDARD_BODIES,
+    "": {**STANDARD_BODIES[""], "SimplifiedLayerNormalization": _rms_norm},
     MICROSOFT: {
         **dict.fromkeys(("DequantizeLinear", "QuantizeLinear", "Trilu"), _alike),
         **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),

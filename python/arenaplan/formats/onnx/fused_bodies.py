@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Final
 
+import numpy as np
 from onnx import FunctionProto, TensorProto
 
+from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
 
 _PARAMETERS: Final[Mapping[str, Sequence[str]]] = {
@@ -69,9 +72,56 @@ def _gemm(body: BodyBuilder) -> FunctionProto | None:
     return body.function(body("Mul", body("Cast", sums, to=TensorProto.FLOAT), factor))
 
 
+def _scaled(body: BodyBuilder, kind: str, x: str, position: int) -> str:
+    """Return integers as real numbers, or back; two inputs are the scale and the zero point."""
+    given = [body.op.optional(at) for at in (position, position + 1)]
+    names = [body.name(at) for at in (position, position + 1)]
+    for at, known in enumerate(given):
+        if known is not None and known.shape:
+            if prod(known.shape) != 1:
+                raise body.refused(f"input {position + at} with {prod(known.shape)} numbers")
+            names[at] = body.reshape(names[at])
+    first = body.op.input(2 if body.op.type == "QLinearConcat" else 0)
+    return body(kind, x, names[0], names[1] or body.constant(0, first.dtype))
+
+
+def _of_real(kind: str, *attributes: str) -> Write:
+    """Return a function of real numbers, for an operand and a result that are integers."""
+
+    def write(body: BodyBuilder) -> FunctionProto:
+        given = {name: each for name, each in body.op.attributes.items() if name in attributes}
+        real = body(kind, _scaled(body, "DequantizeLinear", body.name(0), 1), **given)
+        return body.function(_scaled(body, "QuantizeLinear", real, 3))
+
+    return write
+
+
+def _joined(body: BodyBuilder) -> FunctionProto:
+    """Operands one behind the other, each with the scale and the zero point of the result."""
+    parts, op = [], body.op
+    for position in range(2, len(op.inputs), 3):
+        part = body.name(position)
+        if not all(_is_alike(op, at, position + 1 + at) for at in range(2)):
+            real = _scaled(body, "DequantizeLinear", part, position + 1)
+            part = _scaled(body, "QuantizeLinear", real, 0)
+        parts.append(part)
+    return body.function(body("Concat", *parts, axis=op.integer("axis", 1)))
+
+
+def _is_alike(op: Op, first: int, second: int) -> bool:
+    """Whether two inputs are the same constant."""
+    one, other = op.optional(first), op.optional(second)
+    if one is None or other is None or one.source is None or other.source is None:
+        return False
+    return bool(np.array_equal(op.array(first).ravel(), op.array(second).ravel()))
+
+
 FUSED_BODIES: Final[Mapping[str, Write]] = {
     **dict.fromkeys(("DynamicQuantizeMatMul", "MatMulIntegerToFloat"), _product),
     "FusedConv": _convolution,
     "QGemm": _gemm,
+    "QLinearConcat": _joined,
+    "QLinearLeakyRelu": _of_real("LeakyRelu", "alpha"),
+    "QLinearSigmoid": _of_real("Sigmoid"),
 }
 """How to write an ONNX Runtime operator's function, by name."""

@@ -19,7 +19,7 @@ Count: TypeAlias = Callable[[Op, Sequence["OnnxOperand | None"]], int]
 
 RANDOM: Final = frozenset(
     [
-        *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
+        *("Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
         *("RandomUniform", "RandomUniformLike"),
     ]
 )

@@ -151,7 +151,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(("Expand", "Flatten", "Identity", "Reshape", "Squeeze"), ops.RESHAPE),
     **dict.fromkeys(("Tile", "Unsqueeze"), ops.RESHAPE),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalize(-1)),
-    **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _softmax),
+    **dict.fromkeys(("LogSoftmax", "Softmax"), _softmax),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), ops.Loop(5, 2, result=1)),
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     **dict.fromkeys(("Scatter", "ScatterElements", "ScatterND", "TensorScatter"), ops.UPDATE),
@@ -169,9 +169,7 @@ OPERATORS: Final[ops.Table[Op]] = {
     "InstanceNormalization": _channels(2),
     "LRN": lambda op: ops.Neighbors((op.integer("size") - 1) // 2, op.integer("size") // 2),
     "LinearAttention": ops.Loop(3, 1, result=1),
-    "LpNormalization": lambda op: ops.Normalize(op.integer("axis", -1)),
     "MatMul": ops.PRODUCT,
-    "MeanVarianceNormalization": ops.Normalize(0),
     "Pad": lambda op: ops.Pad(pads(op, len(op.input(0).shape))),
     "RotaryEmbedding": ops.Loop(0, 1),
     "Slice": lambda op: ops.Slice(slices(op, op.input(0).shape)),
@@ -182,7 +180,6 @@ OPERATORS: Final[ops.Table[Op]] = {
 
 CONTRIB_OPERATORS: Final[ops.Table[Op]] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), ops.ELEMENTWISE),
-    **dict.fromkeys(("QLinearLeakyRelu", "QLinearSigmoid"), ops.FIRST_OPERAND),
     **dict.fromkeys(ACTIVATIONS, ops.ELEMENTWISE),
     "DropoutGrad": ops.ELEMENTWISE,
     "ReduceSumTraining": OPERATORS["ReduceSum"],

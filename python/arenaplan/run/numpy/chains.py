@@ -261,17 +261,6 @@ def _qlinear_mul(p: ChainProgram, signature: Signature, args: list[Argument]) ->
     return _rounded(p, p("add", product, zero), made.dtype)
 
 
-def _qlinear_sigmoid(
-    p: ChainProgram, signature: Signature, args: list[Argument]
-) -> Argument | None:
-    made = signature.outputs[0]
-    if made is None or len(args) != 5 or not all(isinstance(each, float) for each in args[1:]):
-        return None
-    x, scale, zero, made_scale, point = args
-    real = p("sigmoid", p("mul", p("sub", x, zero), scale))
-    return _rounded(p, p("div", real, made_scale), made.dtype, point)
-
-
 RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "Abs"): (_one("abs"), 1),
     ("", "Add"): (_two("add"), 7),
@@ -302,7 +291,6 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     (INTERNAL, "Widen"): (_widen, 1),
     (MICROSOFT, "QLinearAdd"): (_qlinear_add, 1),
     (MICROSOFT, "QLinearMul"): (_qlinear_mul, 1),
-    (MICROSOFT, "QLinearSigmoid"): (_qlinear_sigmoid, 1),
     (QUANTIZATION, REQUANTIZE): (_requantize, 1),
 }
 """For each domain and operator the recipe, and the first operator set version."""
@@ -373,14 +361,12 @@ def _is_widened(signature: Signature) -> bool:
 def _has_scalars(signature: Signature) -> bool:
     """Whether operands and result are bytes, each with one scale and one zero point."""
     given = signature.inputs
-    scales = _SCALES.get(len(given), ())
-    if not scales or any(tensor is None for tensor in given):
+    if len(given) != 8 or any(tensor is None for tensor in given):
         return False
-    images = (0, 3)[: len(scales) - 1]
-    scalars = [tensor for at, tensor in enumerate(given) if at not in images]
-    bytes_ = [tensor for at, tensor in enumerate(given) if at not in scales]
+    scalars = [tensor for at, tensor in enumerate(given) if at not in (0, 3)]
+    bytes_ = [tensor for at, tensor in enumerate(given) if at not in _SCALES]
     of_scalar = all(tensor is not None and prod(tensor.shape) == 1 for tensor in scalars)
-    singles = (tensor for at in scales if (tensor := given[at]) is not None)
+    singles = (tensor for at in _SCALES if (tensor := given[at]) is not None)
     return of_scalar and _are_bytes([*bytes_, signature.outputs[0]]) and _are_single(singles)
 
 
@@ -388,8 +374,8 @@ def _are_bytes(tensors: Iterable[Tensor | None]) -> bool:
     return all(tensor is None or tensor.dtype in _BYTES for tensor in tensors)
 
 
-_SCALES = {5: (1, 3), 8: (1, 4, 6)}
-"""The positions of scales, by number of inputs, for operators with one and with two operands."""
+_SCALES = (1, 4, 6)
+"""The positions of scales among the eight inputs of an operator with two operands."""
 _OF_BYTES: Mapping[str, Callable[[Signature], bool]] = {
     "DequantizeLinear": _is_linear,
     "QuantizeLinear": _is_linear,
@@ -397,7 +383,6 @@ _OF_BYTES: Mapping[str, Callable[[Signature], bool]] = {
     "Widen": _is_widened,
     "QLinearAdd": _has_scalars,
     "QLinearMul": _has_scalars,
-    "QLinearSigmoid": _has_scalars,
 }
 """Per operator that computes with bytes, whether a recipe holds for a node."""
 

@@ -45,9 +45,9 @@ _WIDE: dict[str, np.dtype[Any]] = {
 }
 _CONVERSIONS = ("Cast", "CastLike", "QuantizeLinear", "DequantizeLinear")
 _MOVES = (
-    *("BitCast", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "Expand"),
+    *("BitCast", "Compress", "Concat", "Constant", "ConstantOfShape", "Expand"),
     *("Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad", "Reshape"),
-    *("ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth"),
+    *("ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Slice"),
     *("Split", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"),
 )
 """Operators that change no element."""

@@ -223,6 +223,11 @@ class Cut:
     by_rows: Cut | None = None
     """Another cut, if rows of all channels are cut in another way."""
 
+    @property
+    def slides(self) -> bool:
+        """True if a part may also have several channels with only some rows each."""
+        return self.pointwise or self.time is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:

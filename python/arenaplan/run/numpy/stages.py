@@ -259,28 +259,8 @@ class Former:
                 return value
         return None
 
-    def order(self, nodes: Iterable[int]) -> list[int]:
-        """Return nodes in an order in which each stage is in one piece."""
-        stages: list[list[int]] = []
-        ends: dict[int, list[int]] = {}
-        for node in nodes:
-            taken = self.in_place(node)
-            stage = ends.pop(taken, None) if taken is not None else None
-            member = self.member(node)
-            if stage is not None and member is not None and member.kernel.is_pointwise:
-                stages = [other for other in stages if other is not stage]
-                stage = [*stage, node]
-            else:
-                stage = [node]
-            stages.append(stage)
-            made = self.graph.nodes[node].outputs[0]
-            is_start = member is not None and (member.hosts or len(stage) > 1)
-            if made is not None and is_start:
-                ends[made] = stage
-        return [node for stage in stages for node in stage]
-
     def stages(self, nodes: Sequence[int]) -> list[Stage] | None:
-        """Return the stages of nodes in such an order, if all of them can make some rows."""
+        """Return the stages of nodes in this order, if all of them can make some rows."""
         found: list[Stage] = []
         at = 0
         while at < len(nodes):
@@ -308,7 +288,7 @@ class Former:
 
     def kernels(self, nodes: Iterable[int]) -> list[RowKernel]:
         """Return the stages for nodes, with costs."""
-        able = self.order(node for node in nodes if self.member(node) is not None)
+        able = [node for node in nodes if self.member(node) is not None]
         found = []
         at = 0
         for stage in self.stages(able) or ():

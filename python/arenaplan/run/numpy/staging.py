@@ -77,7 +77,7 @@ def staged_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.nda
             f"node {name!r} needs more workspace to overlap an input than the "
             f"{workspace.nbytes} bytes that the plan gives it",
         )
-    layout, output = layout_of(group), arrays[group.sink.value]
+    layout, output = layout_of(group, tiling.division), arrays[group.sink.value]
     runs: list[Run] = []
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
@@ -113,7 +113,7 @@ def _is_of_pieces(division: Division, shape: tuple[int, ...], pieces: int) -> bo
     """Return whether tiles are contiguous, one after the other, and made of whole pieces."""
     if division.tiles(shape) == 1:
         return True
-    if pieces < 1:
+    if division.single < division.axis or pieces < 1:
         return False
     piece, inner = prod(shape) // pieces, prod(shape[division.axis + 1 :])
     outer = prod(shape[: division.axis])

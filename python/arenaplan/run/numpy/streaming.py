@@ -24,6 +24,7 @@ from arenaplan.run.numpy.groups import Group, Member
 from arenaplan.run.numpy.hosting import Hosting, hosting_of
 from arenaplan.run.numpy.quantizing import quantized_group
 from arenaplan.run.numpy.registry import (
+    Cut,
     Run,
     Scratch,
     Signature,
@@ -53,8 +54,10 @@ _TARGETS = tuple(1 << shift for shift in (24, 22, 21, 20, 19, 18, 17, 16, 14, 12
 _LIMITS = (1 << 19, 1 << 17, 1 << 15, 0)
 """Bytes that the kernels' own workspaces may have, from the fastest to the smallest."""
 _MOST_TILES = 1 << 12
-_MOST_EXAMINED = 64
-"""Most tiles that are examined one by one."""
+_MOST_BANDS = 64
+"""Most row tiles, since kernels are prepared for each; so many tiles are examined one by one."""
+_FEW_TILES = 8
+"""Tiles that are all looked at."""
 _SLOWEST_IMAGES, _SLOWEST, _BEARABLE = 1.4, 3.0, 5e4
 """
 A size is not offered if the group takes so many times as long as with the best size, and so many
@@ -73,16 +76,23 @@ class Division(NamedTuple):
     """The dimension that is cut into ranges."""
     length: int
     """Indices of that dimension per tile."""
+    single: int
+    """Dimensions before this one have one index in a tile, others up to ``axis`` all."""
+
+    @property
+    def is_band(self) -> bool:
+        """True if tiles are not contiguous in memory."""
+        return self.single < self.axis
 
     def tiles(self, shape: Sequence[int]) -> int:
         """Return the number of tiles."""
         size = shape[self.axis] if shape else 1
-        return prod(shape[: self.axis]) * -(-size // self.length)
+        return prod(shape[: self.single]) * -(-size // self.length)
 
     def shares(self, shape: Sequence[int]) -> float:
         """Return the number of tiles, with smaller last tiles as fractions."""
         size = shape[self.axis] if shape else 1
-        return prod(shape[: self.axis]) * size / max(self.length, 1)
+        return prod(shape[: self.single]) * size / max(self.length, 1)
 
     def box(self, shape: Sequence[int], index: int) -> Box:
         """Return the tile at an index."""
@@ -91,11 +101,12 @@ class Division(NamedTuple):
         size = shape[self.axis]
         index, start = divmod(index, -(-size // self.length))
         outer = []
-        for dim in reversed(shape[: self.axis]):
+        for dim in reversed(shape[: self.single]):
             index, at = divmod(index, dim)
             outer.append(slice(at, at + 1))
         part = slice(start * self.length, min((start + 1) * self.length, size))
-        return (*reversed(outer), part, *whole(shape[self.axis + 1 :]))
+        between = whole(shape[self.single : self.axis])
+        return (*reversed(outer), *between, part, *whole(shape[self.axis + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +187,11 @@ def fastest(ways: Iterable[Tiling], workspace: np.ndarray) -> Tiling | None:
     return min(fitting, key=lambda tiling: (tiling.cost, tiling.bytes), default=None)
 
 
-def layout_of(group: Group) -> Layout:
+def layout_of(group: Group, division: Division) -> Layout:
     """Return the layout for the members' results."""
     # Even from a value with as many bytes as the output, a tile may need more than the tile makes.
-    return lay_out(group.members, group.sink.value, group.taken, apart=bool(group.loaded))
+    apart = division.is_band or bool(group.loaded)
+    return lay_out(group.members, group.sink.value, group.taken, scattered=apart)
 
 
 def tilings(group: Group) -> Iterator[Tiling]:
@@ -187,17 +199,22 @@ def tilings(group: Group) -> Iterator[Tiling]:
     shape, widest = made_by(group.sink).shape, max(made_by(m).bytes for m in group.members)
     axes = [] if _is_whole(group) else _axes(group, shape)
     shares = [max(1, prod(shape) * target // max(widest, 1)) for target in _TARGETS]
-    divisions = dict.fromkeys(_largest(shape, axes, share) for share in shares)
+    bands = dict.fromkeys(_bands(shape, shares) if axes and _slides(group) else ())
+    few = bands and any(_mixes_inside(group, member) for member in group.members)
+    blocks = (_largest(shape, axes, share) for share in (shares[:1] if few else shares))
+    divisions = dict.fromkeys(blocks)
     if axes and any(map(_is_split, group.members)):
         divisions |= dict.fromkeys(_even(shape, axes[-1]))
-    layout = layout_of(group)
+    divisions |= bands
     for division in divisions:
         try:
             samples = _samples(group, division)
         except Uncuttable:
             continue
+        layout = layout_of(group, division)
         kernels = [part_slots(parts) for parts in samples]
-        work = _work(layout, samples[0], kernels[0])
+        usual = len(samples) // 2 if division.is_band else 0
+        work = _work(layout, samples[usual], kernels[usual])
         for limit in _LIMITS if any(kernels[0]) else _LIMITS[:1]:
             yield _tiling(layout, division, samples, kernels, work, limit)
 
@@ -216,6 +233,12 @@ def _is_whole(group: Group) -> bool:
         for member in group.members
         for position, value in member.reads()
     )
+
+
+def _mixes_inside(group: Group, member: Member) -> bool:
+    """Whether a convolution makes each channel of all channels of an image that is made inside."""
+    is_inside = member.kernel.hosts is not None and member.inputs[0] in group.made
+    return is_inside and int(member.signature.attributes.get("group", 1)) == 1
 
 
 def _axes(group: Group, shape: Sequence[int]) -> list[int]:
@@ -248,13 +271,24 @@ def _largest(shape: Sequence[int], axes: Sequence[int], elements: int) -> Divisi
         best = axis, -(-shape[axis] // -(-shape[axis] // count))
         if inner <= elements:
             break
-    return Division(*best)
+    return Division(*best, best[0])
+
+
+def _slides(group: Group) -> bool:
+    """Whether all members can work on some rows of all channels, which are not contiguous."""
+    cuts = _cuts(group)
+    return all(cut is not None and cut.slides for cut in cuts) and not all(
+        cut is not None and cut.pointwise for cut in cuts
+    )
 
 
 def _by_planes(group: Group) -> bool:
     """Whether some member works on images."""
-    cuts = (member.kernel.cut for member in group.members)
-    return any(cut is not None and cut.time is not None for cut in cuts)
+    return any(cut is not None and cut.time is not None for cut in _cuts(group))
+
+
+def _cuts(group: Group) -> list[Cut | None]:
+    return [member.kernel.cut for member in group.members]
 
 
 def _is_split(member: Member) -> bool:
@@ -266,7 +300,17 @@ def _even(shape: Sequence[int], axis: int) -> Iterator[Division]:
     """Yield tiles with equally many indices along a dimension."""
     for count in range(1, shape[axis]):
         if shape[axis] % count == 0 and prod(shape[:axis]) * shape[axis] // count <= _MOST_TILES:
-            yield Division(axis, count)
+            yield Division(axis, count, axis)
+
+
+def _bands(shape: Sequence[int], shares: Sequence[int]) -> Iterator[Division]:
+    """Yield tiles with some rows of all channels."""
+    if len(shape) < 3 or shape[2] < 2 or shape[0] > _MOST_BANDS:
+        return
+    row = max(prod(shape[1:]) // shape[2], 1)
+    for share in shares:
+        count = min(shape[2], max(1, share // row, -(-shape[2] * shape[0] // _MOST_BANDS)))
+        yield Division(2, -(-shape[2] // -(-shape[2] // count)), 1)
 
 
 def _has_groups(member: Member) -> bool:
@@ -289,10 +333,14 @@ def _samples(group: Group, division: Division) -> list[Parts]:
     shape = made_by(group.sink).shape
     count = division.tiles(shape)
     wanted = sorted({0, count - 1})  # The last tile may be smaller, and need other sizes.
+    if division.is_band:  # Tiles at the edges need less: rows beyond need not be made.
+        wanted = [*range(count)] if count <= _FEW_TILES else [0, 1, count // 2, count - 1]
     samples = [cut(group.members, group.sink.value, division.box(shape, at)) for at in wanted]
+    if division.is_band and _overtakes(group, samples):
+        raise Uncuttable
     is_aligned = all(map(_is_aligned, samples[0]))
     if len(wanted) < count and (not is_aligned or any(map(_has_groups, group.members))):
-        if not is_aligned and count > _MOST_EXAMINED:
+        if not is_aligned and count > _MOST_BANDS:
             raise Uncuttable
         for at in range(count):
             cut(group.members, group.sink.value, division.box(shape, at))
@@ -317,6 +365,17 @@ def _divides(run: int, shape: Sequence[int]) -> bool:
         if run % inner == 0 and outer % run == 0:
             return True
         inner = outer
+    return False
+
+
+def _overtakes(group: Group, samples: Sequence[Parts]) -> bool:
+    """Return whether a tile reads beyond its own area in a value that shares the output's place."""
+    for parts in samples:
+        tile = parts[-1][1]
+        for member, _, operands in parts:
+            for position, value in member.reads():
+                if value in group.taken and operands[position] != tile:
+                    return True
     return False
 
 
@@ -403,7 +462,7 @@ def group_run(group: Group, arrays: Mapping[int, np.ndarray], workspace: np.ndar
     scratch = Scratch(workspace, group.sink.signature.name)
     kept: Kept = {}
     runs: list[Run] = []
-    layout = layout_of(group)
+    layout = layout_of(group, tiling.division)
     for index in range(tiling.division.tiles(output.shape)):
         box = tiling.division.box(output.shape, index)
         tile = Tile(box, part_of(output, box))

@@ -71,7 +71,7 @@ def lay_out(
     output: int,
     taken: frozenset[int] = frozenset(),
     *,
-    apart: bool = False,
+    scattered: bool = False,
 ) -> Layout:
     """
     Give every value that members make a register.
@@ -84,8 +84,8 @@ def lay_out(
         The wanted value.
     taken : set of int
         Values that are in the output's memory.
-    apart : bool, default False
-        Whether no other value may be in the output's memory.
+    scattered : bool, default False
+        Whether an output tile is in many places in memory, so that working there is slow.
     """
     tensors = {m.value: made_by(m) for m in members}
     roots: dict[int, int] = {}
@@ -95,7 +95,7 @@ def lay_out(
         if shown is not None and member.value != output and shown not in taken:
             roots[member.value] = shown
     work = tuple(member for member in members if member.value not in roots)
-    assigner = _Assigner(work, output, taken, tensors, roots, apart)
+    assigner = _Assigner(work, output, taken, tensors, roots, scattered)
     for step, member in enumerate(work):
         assigner.place(member.value, step)
     return Layout(
@@ -129,10 +129,10 @@ class _Assigner:
         taken: frozenset[int],
         tensors: Mapping[int, Tensor],
         roots: Mapping[int, int],
-        apart: bool,
+        scattered: bool,
     ) -> None:
         self.work, self.output, self.taken, self.tensors = work, output, taken, tensors
-        self.apart = apart
+        self.scattered = scattered
         self.reads: dict[int, list[tuple[int, int]]] = {}
         """Per value, the steps and positions at which it is read."""
         for step, member in enumerate(work):
@@ -153,7 +153,7 @@ class _Assigner:
         self.holds[register] = value
 
     def _choose(self, value: int, step: int) -> int:
-        if value == self.output or (not self.apart and self._may_be_output(value, step)):
+        if value == self.output or (not self.scattered and self._may_be_output(value, step)):
             return OUT
         size = self.tensors[value].bytes
         for register, held in self.holds.items():

@@ -37,28 +37,6 @@ def by_body(at: Site) -> Gradients:
     return [next(found) if name else None for name in made]
 
 
-@composed("LpNormalization")
-def lp_normalization(at: Site) -> Gradients:
-    """Compose the quotient by a norm, which counts as 1 where the norm is 0."""
-    op, zero, one = at.op, at.number(0), at.number(1)
-    axes = np.array([at.attribute("axis", -1)], np.int64)
-    reduce = op.ReduceL1 if at.attribute("p", 2) == 1 else op.ReduceL2
-    norm = reduce(at.x(0), axes, keepdims=1)
-    return [op.Div(at.x(0), op.Where(op.Equal(norm, zero), one, norm))]
-
-
-@composed("MeanVarianceNormalization")
-def mean_variance_normalization(at: Site) -> Gradients:
-    """Compose the distance from the mean over the standard deviation."""
-    op, axes = at.op, np.array(at.attribute("axes", (0, 2, 3)), np.int64)
-    centered = op.Sub(at.x(0), op.ReduceMean(at.x(0), axes, keepdims=1))
-    variance = op.ReduceMean(op.Mul(centered, centered), axes, keepdims=1)
-    zero, one = at.number(0), at.number(1)
-    is_zero = op.Equal(variance, zero)  # A root has an infinite slope there.
-    root = op.Where(is_zero, zero, op.Sqrt(op.Where(is_zero, one, variance)))
-    return [op.Div(centered, op.Add(root, at.number(1e-9)))]
-
-
 @composed("LRN")
 def local_response_normalization(at: Site) -> Gradients:
     """Compose the quotient by a power of the mean of squares of near channels."""

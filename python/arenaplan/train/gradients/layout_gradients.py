@@ -147,24 +147,6 @@ def gather_nd(at: Site) -> Gradients:
     return [at.op.ScatterND(_zeros(at), at.x(1), at.dy, reduction="add"), None]
 
 
-@rule("DepthToSpace")
-def depth_to_space(at: Site) -> Gradients:
-    """Move blocks back into channels."""
-    size = at.attribute("blocksize")
-    if at.attribute("mode", "DCR") == "CRD":
-        n, c, h, w = at.shape(0)
-        apart = np.array([n, c // size**2, h, size, w, size], np.int64)
-        blocks = at.op.Transpose(at.op.Reshape(at.dy, apart), perm=(0, 1, 3, 5, 2, 4))
-        return [at.op.Reshape(blocks, np.array([n, c, h, w], np.int64))]
-    return [at.op.SpaceToDepth(at.dy, blocksize=size)]
-
-
-@rule("SpaceToDepth")
-def space_to_depth(at: Site) -> Gradients:
-    """Move channels back into blocks."""
-    return [at.op.DepthToSpace(at.dy, blocksize=at.attribute("blocksize"))]
-
-
 @rule("Trilu")
 def trilu(at: Site) -> Gradients:
     """Keep the same triangle."""

@@ -9,8 +9,21 @@ from arenaplan.base.quoting import listed, quoted
 from arenaplan.graph import Graph
 
 
-def call(graph: Graph, callee: Graph, prefix: str, inputs: Mapping[str, int]) -> tuple[int, ...]:
-    """Append the nodes of ``callee`` to ``graph``: see :meth:`Operators.call`."""
+def call(
+    graph: Graph,
+    callee: Graph,
+    prefix: str,
+    inputs: Mapping[str, int],
+    names: Mapping[int, str] | None = None,
+) -> tuple[int, ...]:
+    """
+    Append the nodes of ``callee`` to ``graph``: see :meth:`Operators.call`.
+
+    Parameters
+    ----------
+    names : mapping, optional
+        Names of some values of ``callee`` in ``graph``, by index.
+    """
     expected = {callee.values[index].name: index for index in callee.inputs}
     unknown = sorted(set(inputs) - set(expected))
     missing = sorted(set(expected) - set(inputs))
@@ -33,7 +46,8 @@ def call(graph: Graph, callee: Graph, prefix: str, inputs: Mapping[str, int]) ->
     for value in callee.values:
         if value.index in place:
             continue
-        name, facts = f"{prefix}/{value.name}", (value.shape, value.dtype)
+        name = (names or {}).get(value.index, f"{prefix}/{value.name}")
+        facts = value.shape, value.dtype
         if value.kind == "constant":
             data = callee.data(value.index) if callee.has_data(value.index) else None
             place[value.index] = graph.constant(name, *facts, data)

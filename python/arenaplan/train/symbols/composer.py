@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import ModelProto, helper, numpy_helper
+from onnx import AttributeProto, ModelProto, helper, numpy_helper
 
 from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOperand, UnknownShape
 from arenaplan.base.quoting import quoted
+from arenaplan.formats import load
 from arenaplan.formats.onnx.budget import ImportBudget
 from arenaplan.formats.onnx.external import Folder
+from arenaplan.formats.onnx.function_bodies import INLINED
 from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.onnx_work import RANDOM, cost_of
 from arenaplan.formats.onnx.op import DataDependent, OnnxOperand, Op
@@ -29,7 +31,7 @@ from arenaplan.formats.onnx.symbol_schema import (
     standard_names,
     unknown_operator,
 )
-from arenaplan.formats.onnx.tensors import StoredTensor
+from arenaplan.formats.onnx.tensors import DTYPE_CODES, StoredTensor
 from arenaplan.graph import Effects, Graph, Value, ValueId
 from arenaplan.graph.ops.own_ops import TRAINING as OURS
 from arenaplan.graph.ops.own_ops import undeclared
@@ -163,6 +165,9 @@ class Operators:
         names = self._output_names(schema, label, outputs)
         plain = plain_attributes(schema, attributes, label)
         op = Op(label, schema.name, schema.domain, schema.version, operands, names, plain, BUDGET)
+        if op.type in INLINED.get(op.domain, ()):
+            parts = self._parts(op, attributes)
+            return parts[0] if len(parts) == 1 else parts
         results = results_of(op, attributes)
         made: list[OnnxOperand | None] = []
         for output, (shape, dtype) in zip(names, results, strict=False):
@@ -189,6 +194,27 @@ class Operators:
             if isinstance(state, _Variable) and state.index is not None:
                 self._graph.write_back(indices[result], state.index)
         return indices[0] if len(indices) == 1 else indices or None
+
+    def _parts(self, op: Op, attributes: Mapping[str, Any]) -> tuple[int, ...]:
+        """Append the nodes of an operator that is a function of others; return the outputs."""
+        inputs, stored, places = [], [], {}
+        for name, known in ((f"i{at}", known) for at, known in enumerate(op.inputs) if known):
+            assert known.index is not None, "operands are values of the graph"
+            if known.source is not None:
+                stored.append(numpy_helper.from_array(self._graph.data(known.index), name))
+            else:
+                code = DTYPE_CODES[known.dtype]
+                inputs.append(helper.make_tensor_value_info(name, code, known.shape))
+                places[name] = known.index
+        operands = [f"i{at}" if known else "" for at, known in enumerate(op.inputs)]
+        node = helper.make_node(op.type, operands, op.outputs, op.name, domain=op.domain)
+        node.attribute.extend(proto for _, proto in _protos(attributes))
+        outputs = [helper.make_empty_tensor_value_info(name) for name in op.outputs]
+        versions = [helper.make_opsetid(*version) for version in VERSIONS.items()]
+        body = helper.make_graph([node], op.type, inputs, outputs, stored)
+        callee = load(helper.make_model(body, opset_imports=versions).SerializeToString())
+        names = dict(zip(callee.outputs, op.outputs, strict=True))
+        return call(self._graph, callee, op.name, places, names)
 
     def call(self, callee: Graph, *, name: str = "", **inputs: int) -> tuple[int, ...]:
         """
@@ -362,19 +388,24 @@ def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
     if (op.domain, op.type) in OWN:
         text = "the shape of its result does not follow from the operator"
         raise op.error(UnknownShape, text + undeclared(op.domain, "shapes"))
-    protos = [
-        (key, helper.make_attribute(key, numpy_helper.from_array(value)))
-        if isinstance(value, np.ndarray)
-        else (key, helper.make_attribute(key, value))
-        for key, value in attributes.items()
-    ]
     results = []
-    for name, (shape, dtype) in zip(op.outputs, infer(op, protos, VERSIONS), strict=True):
+    found = infer(op, _protos(attributes), VERSIONS)
+    for name, (shape, dtype) in zip(op.outputs, found, strict=True):
         dims = tuple(dim for dim in shape or (None,) if isinstance(dim, int))
         if shape is None or dtype is None or len(dims) < len(shape):
             raise op.error(UnknownShape, f"the shape of output {quoted(name)} depends on data")
         results.append((dims, dtype))
     return results
+
+
+def _protos(attributes: Mapping[str, Any]) -> list[tuple[str, AttributeProto]]:
+    """Return attributes as in a model file, by name."""
+    return [
+        (key, helper.make_attribute(key, numpy_helper.from_array(value)))
+        if isinstance(value, np.ndarray)
+        else (key, helper.make_attribute(key, value))
+        for key, value in attributes.items()
+    ]
 
 
 def _effects(op: Op, outputs: Sequence[OnnxOperand | None]) -> Effects:

@@ -31,19 +31,6 @@ def _of_two(op: Op) -> Sequence[Result]:
     return ((broadcast(op, a.shape, b.shape), a.dtype),)
 
 
-def _concat(op: Op) -> Sequence[Result]:
-    """Join every third operand from the third on."""
-    first = op.input(2)
-    axis = op.axis(op.integer("axis"), len(first.shape))
-    total = 0
-    for position in range(2, len(op.inputs), 3):
-        shape = op.input(position).shape
-        if shape[:axis] + shape[axis + 1 :] != first.shape[:axis] + first.shape[axis + 1 :]:
-            raise op.error(ShapeMismatch, f"shapes {first.shape} and {shape} along axis {axis}")
-        total += shape[axis]
-    return (((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype),)
-
-
 def _global_pool(op: Op) -> Sequence[Result]:
     """An element per channel, the last dimension if the images are ``(N, …, C)``."""
     if not op.flag("channels_last"):
@@ -163,17 +150,14 @@ def _experts(op: Op) -> Sequence[Result]:
 
 CONTRIB_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), _of_two),
-    **dict.fromkeys(
-        ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), elementwise_rules.same
-    ),
     "FusedMatMul": _fused_matmul,
     "GatherBlockQuantized": _packed_rows,
     "MatMulNBits": _packed_product,
     "MoE": _experts,
     "QGemm": _gemm,
     "QLinearAveragePool": window_rules.pool,
-    "QLinearConcat": _concat,
     "QLinearGlobalAveragePool": _global_pool,
+    "QLinearSoftmax": elementwise_rules.same,
     "QMoE": _experts,
 }
 """Rules by operator in ONNX Runtime's domain."""

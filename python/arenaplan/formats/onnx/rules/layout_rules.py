@@ -345,40 +345,6 @@ def _in_proportion(op: Op, policy: str, dims: Sequence[int], sizes: Shape) -> Sh
     return tuple(floor(dim * ratio + 0.5) for dim in dims)
 
 
-def depth_to_space(op: Op) -> Sequence[Result]:
-    """Channels become space blocks."""
-    n, c, h, w = _four(op)
-    block = _block(op)
-    if c % (block * block):
-        raise op.error(ShapeMismatch, f"{c} channels do not make blocks of {block}x{block}")
-    return (((n, c // (block * block), h * block, w * block), op.input(0).dtype),)
-
-
-def space_to_depth(op: Op) -> Sequence[Result]:
-    """Space blocks become channels."""
-    n, c, h, w = _four(op)
-    block = _block(op)
-    if h % block or w % block:
-        raise op.error(ShapeMismatch, f"{h}x{w} is not made of blocks of {block}x{block}")
-    return (((n, c * block * block, h // block, w // block), op.input(0).dtype),)
-
-
-def _four(op: Op) -> tuple[int, int, int, int]:
-    """Return the dimensions of ``(N, C, H, W)``."""
-    shape = op.input(0).shape
-    if len(shape) != 4:
-        raise op.error(ShapeMismatch, f"data of shape {shape} does not have 4 dimensions")
-    return shape[0], shape[1], shape[2], shape[3]
-
-
-def _block(op: Op) -> int:
-    """Return the block size."""
-    block = op.integer("blocksize")
-    if not 1 <= block < 1 << 31:
-        raise op.error(InvalidAttribute, f"blocksize is {block}")
-    return block
-
-
 # -- sources -------------------------------------------------------------------
 
 

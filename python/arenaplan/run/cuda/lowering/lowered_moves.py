@@ -132,25 +132,6 @@ def split(r: Reading, x: np.ndarray) -> np.ndarray:
     return x[part]
 
 
-@_view("DepthToSpace")
-def depth_to_space(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return channels as pixel blocks."""
-    n, c, h, w = x.shape
-    b = int(r.attribute("blocksize", 1))
-    if r.attribute("mode", "DCR") == "DCR":
-        return x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
-    return x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-
-
-@_view("SpaceToDepth")
-def space_to_depth(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return pixel blocks as channels."""
-    n, c, h, w = x.shape
-    b = int(r.attribute("blocksize", 1))
-    order = (0, 1, 3, 5, 2, 4) if r.attribute("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
-    return x.reshape(n, c, h // b, b, w // b, b).transpose(order)
-
-
 @rule("Concat", kind=Kind.WORK)
 def concat(site: DeviceSite) -> list[Work]:
     """Copy each operand to the matching part of the output."""

@@ -171,20 +171,6 @@ def swish(x: np.ndarray, y: np.ndarray, t: np.ndarray, *, alpha: float) -> None:
     np.multiply(x, t, out=y)
 
 
-@kernel("SwiGLU", workspace=_ONE.declare, cut=ELEMENTWISE)
-def swiglu(step: Step) -> Run | None:
-    """Write ``swish(a)·b``."""
-    alpha = step.attributes.get("alpha", 1.0)
-
-    def body(gate: np.ndarray, x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
-        logistic(gate, t, alpha)
-        np.multiply(gate, t, out=t)
-        np.multiply(t, x, out=y)
-
-    inputs = [operand(step, 0), operand(step, 1)]
-    return blockwise(body, inputs, result(step), _ONE.arrays(step))
-
-
 @_activation("Softplus", scratch=1)
 def softplus(x: np.ndarray, y: np.ndarray, t: np.ndarray) -> None:
     """Write ``log(1 + exp(x))`` as ``max(x, 0) + log1p(exp(-|x|))``, which cannot overflow."""

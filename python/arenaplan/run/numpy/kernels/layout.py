@@ -221,39 +221,6 @@ def _merged_shape(view: np.ndarray) -> list[int]:
     return shape
 
 
-@kernel("DepthToSpace")
-def depth_to_space(step: Step) -> Run | None:
-    """Move channel blocks to pixel blocks."""
-    x, y, size = operand(step, 0), result(step), _block_size(step)
-    n, c, h, w = x.shape
-    depth = c // (size * size)
-    if step.attributes.get("mode", "DCR") == "DCR":
-        view = x.reshape(n, size, size, depth, h, w).transpose(0, 3, 4, 1, 5, 2)
-    else:
-        view = x.reshape(n, depth, size, size, h, w).transpose(0, 1, 4, 2, 5, 3)
-    return copy(view, y.reshape(n, depth, h, size, w, size))
-
-
-@kernel("SpaceToDepth")
-def space_to_depth(step: Step) -> Run | None:
-    """Move pixel blocks to channel blocks."""
-    x, y, size = operand(step, 0), result(step), _block_size(step)
-    n, c, h, w = x.shape
-    view = x.reshape(n, c, h // size, size, w // size, size)
-    if step.attributes.get("mode", "DCR") == "DCR":
-        return copy(
-            view.transpose(0, 3, 5, 1, 2, 4), y.reshape(n, size, size, c, h // size, w // size)
-        )
-    return copy(view.transpose(0, 1, 3, 5, 2, 4), y.reshape(n, c, size, size, h // size, w // size))
-
-
-def _block_size(step: Step) -> int:
-    size = int(step.attributes.get("blocksize", 0))
-    if size < 1:
-        raise invalid(step, f"blocksize is {size}")
-    return size
-
-
 # -- repetition -----------------------------------------------------------------------
 
 

@@ -19,13 +19,10 @@ from arenaplan.base.errors import UnsupportedOp
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.chains import sum_of_quantized
 from arenaplan.run.numpy.compiled import is_enabled
-from arenaplan.run.numpy.cuts import ELEMENTWISE, UNARY
+from arenaplan.run.numpy.cuts import ELEMENTWISE
 from arenaplan.run.numpy.kernels.pieces import (
     Blocks,
     blockwise,
-    copy,
-    in_sequence,
-    normalized_axis,
     operand,
     result,
     saturate,
@@ -107,84 +104,6 @@ def qlinear_mul(step: Step) -> Run | None:
 
     inputs = [operand(step, 0), operand(step, 3)]
     return blockwise(multiply, inputs, result(step), _PAIR.arrays(step))
-
-
-# -- one operand ------------------------------------------------------------------------------
-
-
-def _real(step: Step, position: int, x: np.ndarray, real: np.ndarray) -> None:
-    """Write integers as real numbers; scale and zero point are inputs from a position on."""
-    np.subtract(x, number(step, position + 1), out=real, dtype=np.float32)
-    np.multiply(real, number(step, position), out=real)
-
-
-def _quantized(step: Step, position: int, real: np.ndarray, output: np.ndarray) -> None:
-    """Write real numbers, which are changed, with a scale and a zero point."""
-    np.divide(real, number(step, position), out=real)
-    np.rint(real, out=real)
-    np.add(real, number(step, position + 1), out=real)
-    round_to(real, output)
-
-
-@kernel("QLinearSigmoid", domain=MICROSOFT, workspace=_REAL.declare, cut=UNARY)
-def qlinear_sigmoid(step: Step) -> Run | None:
-    """Write the logistic function."""
-
-    def logistic(x: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
-        _real(step, 1, x, real)
-        np.negative(real, out=real)
-        np.exp(real, out=real)
-        np.add(real, _SINGLE(1), out=real)
-        np.reciprocal(real, out=real)
-        _quantized(step, 3, real, output)
-
-    return blockwise(logistic, [operand(step, 0)], result(step), _REAL.arrays(step))
-
-
-@kernel("QLinearLeakyRelu", domain=MICROSOFT, workspace=_PAIR.declare, cut=UNARY)
-def qlinear_leaky_relu(step: Step) -> Run | None:
-    """Multiply negative numbers by ``alpha``."""
-    alpha = _SINGLE(step.attributes.get("alpha", 0.01))
-    of_both = np.maximum if alpha <= 1 else np.minimum
-
-    def leaky(x: np.ndarray, output: np.ndarray, real: np.ndarray, other: np.ndarray) -> None:
-        _real(step, 1, x, real)
-        np.multiply(real, alpha, out=other)
-        of_both(real, other, out=real)
-        _quantized(step, 3, real, output)
-
-    return blockwise(leaky, [operand(step, 0)], result(step), _PAIR.arrays(step))
-
-
-@kernel("QLinearConcat", domain=MICROSOFT, workspace=_REAL.declare)
-def qlinear_concat(step: Step) -> Run | None:
-    """Put operands one behind the other, each with the scale and zero point of the result."""
-    output = result(step)
-    axis = normalized_axis(step, step.attributes.get("axis", 1), output.ndim)
-    scratch, runs, start = _REAL.arrays(step), [], 0
-    for position in range(2, len(step.inputs), 3):
-        x = operand(step, position)
-        stop = start + x.shape[axis]
-        part = output[(slice(None),) * axis + (slice(start, stop),)]
-        start = stop
-        runs.append(_requantized(step, position, x, part, scratch))
-    return in_sequence(*runs)
-
-
-def _requantized(
-    step: Step, position: int, x: np.ndarray, part: np.ndarray, scratch: Sequence[np.ndarray]
-) -> Run | None:
-    """Return a function that copies an operand with another scale and zero point."""
-    used = [at for at in (0, 1, position + 1, position + 2) if step.input(at) is not None]
-    is_same = all(number(step, position + at) == number(step, at - 1) for at in (1, 2))
-    if is_same and all(step.signature.constant[at] for at in used):
-        return copy(x, part)
-
-    def requantize(x: np.ndarray, output: np.ndarray, real: np.ndarray) -> None:
-        _real(step, position + 1, x, real)
-        _quantized(step, 0, real, output)
-
-    return blockwise(requantize, [x], part, scratch)
 
 
 # -- rows and windows -------------------------------------------------------------------------

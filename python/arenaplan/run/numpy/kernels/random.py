@@ -97,36 +97,6 @@ def _drawn(step: Step, method: Callable[..., Any], scale: float, shift: float) -
 # -- choices ---------------------------------------------------------------------------------
 
 
-def _declare_uniform(signature: Signature) -> Sequence[Sequence[Choice]]:
-    x = signature.inputs[0]
-    if x is None or 0 in x.shape:
-        return []
-    count = min(prod(x.shape), _BLOCK)
-    return [[Choice(scratch_bytes((count,), np.float64) + scratch_bytes((count,), np.bool_), 0.0)]]
-
-
-@kernel("Bernoulli", since=15, workspace=_declare_uniform)
-def bernoulli(step: Step) -> Run | None:
-    """Write 1 with the probability in the input, else zero."""
-    x, y = operand(step, 0).reshape(-1), result(step).reshape(-1)
-    if y.size == 0:
-        return None
-    scratch = step.scratch()
-    numbers = scratch.array((min(y.size, _BLOCK),), np.float64)
-    chosen = scratch.array(numbers.shape, np.bool_)
-
-    def run() -> None:
-        source = generator(step)
-        for start in range(0, y.size, _BLOCK):
-            target = y[start : start + _BLOCK]
-            part, mark = numbers[: target.size], chosen[: target.size]
-            source.random(out=part)
-            np.less(part, x[start : start + _BLOCK], out=mark)
-            np.copyto(target, mark)
-
-    return run
-
-
 def _declare_choices(signature: Signature) -> Sequence[Sequence[Choice]]:
     x = signature.inputs[0]
     if x is None or 0 in x.shape:
