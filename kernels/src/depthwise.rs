@@ -84,8 +84,7 @@ impl Depthwise {
     }
 
     /// Computes the convolution, plane by plane: no image slice is in use while results are
-    /// written. So the result may lie in the image's memory, if no result plane overlaps an image
-    /// plane that is read later.
+    /// written. So the result may be the image's memory if each plane makes one.
     ///
     /// # Arguments
     ///
@@ -121,9 +120,7 @@ impl Depthwise {
         }
         check_at_least("the scratch memory", scratch.len(), self.scratch_len())?;
         let cycles = images * (made * self.window.positions() * self.window.taps() / 8);
-        // Threads would read planes in another order.
-        let is_divided = output.is_same_or_apart(image);
-        let length = if is_divided { even(team, channels, cycles) } else { channels };
+        let length = even(team, channels, cycles);
         let mut rest = output.reborrow();
         let parts = ranges(channels, length).map(move |channels| {
             let made = channels.start * self.fan_out..channels.end * self.fan_out;

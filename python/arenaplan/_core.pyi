@@ -500,9 +500,6 @@ class CompiledKernel:
         """
         Return a convolution of every channel by itself: see :meth:`conv`.
 
-        The output may share memory with the image if both are contiguous and no output plane shares
-        bytes with a later image plane.
-
         Parameters
         ----------
         weights : array

@@ -213,9 +213,6 @@ impl CompiledKernel {
 
     /// Return a convolution of every channel by itself: see :meth:`conv`.
     ///
-    /// The output may share memory with the image if both are contiguous and no output plane shares
-    /// bytes with a later image plane.
-    ///
     /// Parameters
     /// ----------
     /// weights : array
@@ -238,13 +235,11 @@ impl CompiledKernel {
         low: f32,
         high: f32,
     ) -> PyResult<Self> {
+        check_apart(py, &image, &output)?;
         let mut images = Images::of_planes(py, image, output, scratch)?;
         images.check_reads(py, [&weights].into_iter().chain(&bias))?;
         let window = Sliding::new(rows.inner, columns.inner).map_err(|e| refused(py, &e))?;
         let [inward, outward] = images.channels();
-        if !images.is_in_order() {
-            check_apart(py, &images.image, &images.output)?;
-        }
         let fan_out = outward.checked_div(inward).unwrap_or(0);
         let sizes = Depthwise::new(window, inward, fan_out).map_err(|e| refused(py, &e))?;
         Ok(Self::new("depthwise", sizes.scratch_len(), move |team| {
@@ -842,25 +837,6 @@ impl<T: Element> Images<T> {
         let image = planes(&self.image, &self.image_layout)?;
         let output = planes_mut(&mut self.output, &self.output_layout)?;
         Ok((image, output, elements_mut(&mut self.scratch)))
-    }
-
-    /// Returns `true` if no output plane shares bytes with a later image plane than the plane that
-    /// it is made from, as far as both arrays are contiguous.
-    fn is_in_order(&self) -> bool {
-        let (read, made) = (&self.image_layout, &self.output_layout);
-        let planes = read.counts[0] * read.counts[1];
-        if planes == 0 || made.counts != read.counts {
-            return false;
-        }
-        let image = (self.image.buf_ptr().addr(), read.size * size_of::<T>());
-        let output = (self.output.buf_ptr().addr(), made.size * size_of::<T>());
-        // Distances are linear, so the first and the last plane that one follows tell of all.
-        let is_behind = |at: usize| output.0 + at * output.1 <= image.0 + at * image.1;
-        planes == 1
-            || (self.image.is_c_contiguous()
-                && self.output.is_c_contiguous()
-                && is_behind(1)
-                && is_behind(planes - 1))
     }
 }
 

@@ -255,24 +255,6 @@ def test_operands_that_share_memory_with_the_output_are_refused() -> None:
         CompiledKernel.pool(image, memory[16:32].reshape(1, 1, 1, 16), memory[30:60], one, side)
 
 
-@pytest.mark.parametrize(("size", "stride"), [(7, 1), (9, 1), (40, 1), (70, 1), (14, 2), (75, 2)])
-def test_planes_are_made_over_those_of_the_image(size: int, stride: int) -> None:
-    channels, out = 5, (size - 1) // stride + 1
-    side = WindowSide(size, out, 3, stride, 1, 1)
-    weights, bias = random(channels, 9), random(channels, seed=1)
-    scratch = np.empty(CompiledKernel.depthwise_scratch(side, side), np.float32)
-    image = random(1, channels, size, size, seed=2)
-    wanted = np.empty((1, channels, out, out), np.float32)
-    CompiledKernel.depthwise(image, weights, wanted, scratch, side, side, bias)()
-    for shift in (0, 1, 16, out * out):
-        memory = np.empty(shift + image.size, np.float32)
-        source = memory[shift:].reshape(image.shape)
-        source[...] = image
-        made = memory[: wanted.size].reshape(wanted.shape)
-        CompiledKernel.depthwise(source, weights, made, scratch, side, side, bias)()
-        np.testing.assert_array_equal(made, wanted)
-
-
 def test_planes_over_those_that_are_read_later_are_refused() -> None:
     side = WindowSide(8, 8, 3, 1, 1, 1)
     weights = random(4, 9)

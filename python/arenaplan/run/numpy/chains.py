@@ -134,6 +134,18 @@ def _leaky_relu(p: ChainProgram, signature: Signature, args: list[Argument]) -> 
     return p("max", p("mul", args[0], alpha), args[0]) if 0 < alpha <= 1 else None
 
 
+def _prelu(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
+    x, slope = args
+    return p("add", p("max", 0.0, x), p("mul", p("min", 0.0, x), slope))
+
+
+def _mish(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
+    # tanh(log(1 + e)) is n / (n + 2) with n = e (e + 2), and 1 in single precision from 20 on.
+    e = p("exp", p("min", 20.0, args[0]))
+    n = p("mul", e, p("add", e, 2.0))
+    return p("mul", args[0], p("div", n, p("add", n, 2.0)))
+
+
 def _line(p: ChainProgram, x: Argument, alpha: float, beta: float) -> int:
     """Append ``alpha·x + beta``, bounded to 0 … 1."""
     return p("min", 1.0, p("max", 0.0, p("add", p("mul", x, alpha), beta)))
@@ -277,8 +289,10 @@ RECIPES: Mapping[tuple[str, str], tuple[Recipe, int]] = {
     ("", "LeakyRelu"): (_leaky_relu, 1),
     ("", "Max"): (_fold("max"), 8),
     ("", "Min"): (_fold("min"), 8),
+    ("", "Mish"): (_mish, 18),
     ("", "Mul"): (_two("mul"), 7),
     ("", "Neg"): (_one("neg"), 1),
+    ("", "PRelu"): (_prelu, 7),
     ("", "Pow"): (_power, 7),
     ("", "QuantizeLinear"): (_quantize, 10),
     ("", "Reciprocal"): (lambda p, _, args: p("div", 1.0, args[0]), 1),
