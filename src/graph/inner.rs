@@ -8,17 +8,8 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{DType, Effects, Graph};
+use super::{DType, Effects, Graph, InnerSize};
 use crate::base::{Error, NodeId, Result, ValueId, quoted};
-
-/// A smaller size of a node's inner memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InnerSize {
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Work of each execution beyond [`Node::cost`](crate::Node::cost): nodes inside run again.
-    pub extra_cost: u64,
-}
 
 /// A node, and the chosen size of the node's inner memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

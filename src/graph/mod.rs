@@ -29,8 +29,10 @@ pub use attribute::Attribute;
 pub use builder::GraphBuilder;
 pub use covers::Covers;
 pub use group::Grouped;
-pub use inner::{ChosenInner, InnerSize};
-pub use node::{Choice, Effects, Flow, InPlace, Node, Overlap, View, Whole, Window, Workspace};
+pub use inner::ChosenInner;
+pub use node::{
+    Choice, Effects, Flow, InPlace, InnerSize, Node, Overlap, View, Whole, Window, Workspace,
+};
 #[cfg(feature = "serde")]
 pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::Range;
 
-use super::{Attribute, InnerSize};
+use super::Attribute;
 use crate::base::{Alignment, NodeId, ValueId};
 
 /// Permission for an output to take over an input's bytes.
@@ -212,6 +212,15 @@ pub struct Workspace {
     pub choices: Vec<Choice>,
     /// Alignment of the workspace's offset in bytes.
     pub alignment: Alignment,
+}
+
+/// A smaller size of a node's inner memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InnerSize {
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Work of each execution beyond [`Node::cost`](crate::Node::cost): nodes inside run again.
+    pub extra_cost: u64,
 }
 
 /// An operator in a graph.

@@ -216,6 +216,57 @@ def test_budgets_count_scratch_memory_too(kind: str) -> None:
     assert costs == sorted(costs)
 
 
+def accumulation(layers: int, batch: int, width: int) -> bytes:
+    """Return a Scan over batches that adds up the gradients of layers."""
+    nodes: list[Any] = []
+
+    def op(kind: str, *reads: str, made: str = "", **attributes: Any) -> str:
+        made = made or f"v{len(nodes)}"
+        nodes.append(helper.make_node(kind, reads, [made], **attributes))
+        return made
+
+    kept = ["image"]
+    for layer in range(layers):
+        kept.append(op("Tanh", op("MatMul", kept[-1], f"w{layer}")))
+    error = op("Sub", kept[-1], "label")
+    for layer in reversed(range(layers)):
+        error = op("Mul", error, op("Sub", "one", op("Mul", kept[layer + 1], kept[layer + 1])))
+        turned = op("Transpose", kept[layer], perm=[1, 0])
+        op("Add", f"sum{layer}", op("MatMul", turned, error), made=f"more{layer}")
+        error = op("MatMul", error, op("Transpose", f"w{layer}", perm=[1, 0]))
+    sums, rows = [f"sum{it}" for it in range(layers)], [info("image", (batch, width))]
+    rows.append(info("label", (batch, width)))
+    made = [info(f"more{it}", (width, width)) for it in range(layers)]
+    body = helper.make_graph(nodes, "b", [*(info(it, (width, width)) for it in sums), *rows], made)
+    results = [f"gradient{it}" for it in range(layers)]
+    starts = [f"start{it}" for it in range(layers)]
+    scan = helper.make_node("Scan", [*starts, "x", "y"], results, body=body, num_scan_inputs=2)
+    inputs = [*starts, *(f"w{it}" for it in range(layers))]
+    given = [info(it, (width, width)) for it in inputs]
+    given += [info(it, (4, batch, width)) for it in "xy"]
+    one = helper.make_node("Constant", [], ["one"], value_float=1.0)
+    return model([one, scan], given, [info(it, (width, width)) for it in results])
+
+
+def test_gradients_that_a_scan_adds_up_need_half_of_the_bytes() -> None:
+    graph = ap.load(accumulation(12, 256, 16))
+    (node,) = (node for node in graph.nodes if bodies_of(node))
+    (body,) = bodies_of(node)
+    points = ap.recompute_curve(graph, inputs="caller", outputs="caller").points
+    assert points[0].arena_bytes == body.nbytes
+    half = next(point for point in points if point.arena_bytes <= body.nbytes / 2)
+    assert half.extra < 0.25
+    rows = [graph.values[index].name for index in graph.inputs]
+    numbers = np.random.default_rng(5)
+    inputs = {
+        name: numbers.standard_normal(graph.values[index].shape, np.float32) / 4
+        for name, index in zip(rows, graph.inputs, strict=True)
+    }
+    plan = ap.plan(graph, recompute=points[-1].arena_bytes + 10**6, workspace="none")
+    (wanted,) = {*results(graph, ap.plan(graph, workspace="none"), inputs)}
+    assert {*results(graph, plan, inputs)} == {wanted}
+
+
 def test_work_inside_counts_for_each_round() -> None:
     three, unknown = ap.load(loop_model()), ap.load(endless_model())
     work = []
