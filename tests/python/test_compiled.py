@@ -100,7 +100,7 @@ def test_elementwise_operators_agree(op: str) -> None:
         graph = ap.Graph()
         x = graph.input("x", shape)
         operands: list[int] = [x]
-        if op in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum"):
+        if op in ("Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", "Sum"):
             operands.append(graph.input("z", (5, 1)))
         if op == "Pow":
             operands.append(graph.constant("three", (), F32, np.float32(3)))
