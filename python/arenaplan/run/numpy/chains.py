@@ -134,7 +134,9 @@ def _leaky_relu(p: ChainProgram, signature: Signature, args: list[Argument]) -> 
     return p("max", p("mul", args[0], alpha), args[0]) if 0 < alpha <= 1 else None
 
 
-def _prelu(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:
+def _prelu(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument | None:
+    if len(args) != 2:
+        return None
     x, slope = args
     return p("add", p("max", 0.0, x), p("mul", p("min", 0.0, x), slope))
 
