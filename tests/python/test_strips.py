@@ -95,6 +95,37 @@ def results(graph: ap.Graph, plan: ap.Plan, feed: dict[str, np.ndarray]) -> list
 # -- what is computed ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize("op", ["Add", "Mul", "PRelu", "Sub"])
+def test_constants_that_differ_from_row_to_row(op: str, group: int, width: int) -> None:
+    """Rows of such a constant may look like numbers per channel, and differ from strip to strip."""
+    shapes = [(1, 3, 8, width), (1, 3, 8, 1), (8, width), (8, 1), (1, 1, 8, 1), (3, 1, 1), (1,)]
+    for constant_first in (False, True)[: 1 if op == "PRelu" else 2]:
+        for shape in shapes:
+            constants = [noise(3, 3 // group, 3, 1, seed=1), noise(*shape, seed=2)]
+            nodes = [
+                onnx.helper.make_node("Conv", ["x", "w"], ["y"], group=group),
+                onnx.helper.make_node(op, ["c", "y"] if constant_first else ["y", "c"], ["z"]),
+            ]
+            sizes = {"x": [1, 3, 10, width], "z": [1, 3, 8, width]}
+            x, z = (
+                onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
+                for name, dims in sizes.items()
+            )
+            data = map(onnx.numpy_helper.from_array, constants, "wc")
+            model = onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", [x], [z], [*data]))
+            graph = ap.load(model.SerializeToString())
+            feed = feed_of(graph)
+            (wanted,) = results(graph, ap.plan(graph, optimize="none"), feed)
+            for rows in (1, 2, 3):
+                found = in_strips(graph, [0, 1], rows)
+                if found is not None:
+                    (made,) = results(graph, found[0], feed)
+                    np.testing.assert_allclose(made, wanted, rtol=0, atol=TOLERANCE)
+            assert in_strips(graph, [0, 1], 1) is not None
+
+
 @pytest.mark.parametrize("seed", range(14))
 def test_random_networks_compute_the_same_in_strips(seed: int, tmp_path: Path) -> None:
     model = random_cnn(seed)

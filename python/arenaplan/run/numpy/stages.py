@@ -193,7 +193,13 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
     for position, tensor in enumerate(signature.inputs):
         if tensor is not None and operands[position] == whole(tensor.shape):
             operands[position] = None
-    return part_signature(member, box, operands), operands
+    signature = part_signature(member, box, operands)
+    cuts = list(zip(signature.constant, operands, strict=True))
+    if any(load and cut for load, cut in cuts):
+        # Other strips have other numbers, so kernels must not prepare anything from these numbers.
+        constant = tuple(None if cut else load for load, cut in cuts)
+        signature = replace(signature, constant=constant)
+    return signature, operands
 
 
 def _hosted_ways(group: Group, start: int, stop: int) -> Sequence[Choice]:
