@@ -134,11 +134,11 @@ def _leaky_relu(p: ChainProgram, signature: Signature, args: list[Argument]) -> 
     return p("max", p("mul", args[0], alpha), args[0]) if 0 < alpha <= 1 else None
 
 
-def _prelu(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument | None:
-    if len(args) != 2:
+def _prelu(p: ChainProgram, signature: Signature, args: list[Argument]) -> Argument | None:
+    slope = signature.constant_data(1)
+    if slope is None or not ((slope > 0) & (slope <= 1)).all():
         return None
-    x, slope = args
-    return p("add", p("max", 0.0, x), p("mul", p("min", 0.0, x), slope))
+    return p("max", p("mul", args[0], args[1]), args[0])
 
 
 def _mish(p: ChainProgram, _: Signature, args: list[Argument]) -> Argument:

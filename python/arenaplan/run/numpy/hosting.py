@@ -9,7 +9,7 @@ need some elements twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 
@@ -38,6 +38,25 @@ class Hosting:
     after: tuple[Member, ...]
     """Members that change the result in its place, when all of it is made."""
 
+    def of_parts(self, parts: Iterable[Member]) -> Hosting:
+        """
+        Return the same for members that make parts of their results.
+
+        A part may look like more than it is: one row of a constant like numbers per channel.
+        """
+        known = {part.value: part for part in parts}
+        added, bounded = (
+            None if member is None else known[member.value] for member in (self.added, self.bounded)
+        )
+        return Hosting(
+            known[self.host.value],
+            tuple((known[member.value], position) for member, position in self.absorbed),
+            added,
+            bounded,
+            self.source,
+            tuple(known[member.value] for member in self.after),
+        )
+
     @property
     def chain(self) -> Chain | None:
         """The program of the members that follow."""
@@ -65,9 +84,10 @@ class Hosting:
 
     def finish(self, arrays: Mapping[int, np.ndarray], output: np.ndarray) -> list[Run]:
         """Return functions that turn the host's result, in the output, into that of the group."""
-        chain = self.chain
-        if chain is None:
+        if not self.after:
             return []
+        chain = self.chain
+        assert chain is not None, "the members behind a host form a chain"
         operands = chain_operands(chain, self.after, {**arrays, self.source: output})
         return [chain.bind(self.after[-1].value, operands, output)]
 

@@ -313,7 +313,7 @@ class _Binder:
         if stage.group is None:
             (member,) = stage.members
             signature, inputs = self._operands(member, strip, start, stop)
-            run = self._single(replace(member, signature=signature), inputs, output)
+            run = self._single(member, signature, inputs, output)
             return [] if run is None else [run]
         members = []
         made = stage.group.made
@@ -324,7 +324,7 @@ class _Binder:
                 if array is not None:
                     memory[value] = array
         group = Group(tuple(members), frozenset(), frozenset())
-        hosting = guests_of(group, members[0])
+        hosting = guests_of(stage.group, stage.group.members[0]).of_parts(members)
         size = best_within(hosted_choices(group, hosting), self.scratch.nbytes).bytes
         kept = self.kept.setdefault((stage.value,), {})
         return [hosted_run(group, hosting, memory, self.scratch[:size], kept)]
@@ -352,15 +352,21 @@ class _Binder:
         return signature, inputs
 
     def _single(
-        self, member: Member, inputs: list[np.ndarray | None], output: np.ndarray
+        self,
+        member: Member,
+        signature: Signature,
+        inputs: list[np.ndarray | None],
+        output: np.ndarray,
     ) -> Run | None:
-        """Return a function that runs a member alone."""
+        """Return a function that runs a member alone, for the rows that the signature is of."""
         operands: list[np.ndarray | None] = [None] * len(member.inputs)
         for (position, _), array in zip(member.reads(), inputs, strict=True):
             operands[position] = array
-        free = Scratch(self.scratch, member.signature.name)
-        kept = self.kept.setdefault((member.value,), {})
-        return prepared(member, member.signature, operands, output, free, free.left, kept)
+        free = Scratch(self.scratch, signature.name)
+        # Parts of constants differ from strip to strip, so nothing prepared from them is kept.
+        is_cut = signature.constant != member.signature.constant
+        kept = {} if is_cut else self.kept.setdefault((member.value,), {})
+        return prepared(member, signature, operands, output, free, free.left, kept)
 
 
 def region_run(

@@ -193,20 +193,14 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
     for position, tensor in enumerate(signature.inputs):
         if tensor is not None and operands[position] == whole(tensor.shape):
             operands[position] = None
-    signature = part_signature(member, box, operands)
-    cuts = list(zip(signature.constant, operands, strict=True))
-    if any(load and cut for load, cut in cuts):
-        # Other strips have other numbers, so kernels must not prepare anything from these numbers.
-        constant = tuple(None if cut else load for load, cut in cuts)
-        signature = replace(signature, constant=constant)
-    return signature, operands
+    return part_signature(member, box, operands), operands
 
 
 def _hosted_ways(group: Group, start: int, stop: int) -> Sequence[Choice]:
     """Return the ways in which the first member of a group makes some rows for all members."""
     parts = [replace(member, signature=part(member, start, stop)[0]) for member in group.members]
-    rows = Group(tuple(parts), frozenset(), frozenset())
-    return hosted_choices(rows, guests_of(rows, parts[0]))
+    hosting = guests_of(group, group.members[0]).of_parts(parts)
+    return hosted_choices(Group(tuple(parts), frozenset(), frozenset()), hosting)
 
 
 # -- stages ---------------------------------------------------------------------------------
