@@ -127,7 +127,7 @@ class Replay:
 
     def __init__(self, traced: TracedArguments, plan: Plan) -> None:
         graph, program, emitter = traced.graph, traced.program, traced.emitter
-        runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
+        runs = graph.for_plan(plan)
         lines = {node.name: line for node, line in zip(graph.nodes, program.lines, strict=True)}
         named = {value.name: value.index for value in runs.values}
         self._program = program

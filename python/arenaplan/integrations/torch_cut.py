@@ -251,7 +251,7 @@ class JointCut:
 
     def _write(self, graph: Graph, plan: Plan) -> None:
         """Write a node per execution, and the results."""
-        runs = graph if plan.schedule is None else graph.scheduled(plan.schedule)
+        runs = graph.for_plan(plan)
         self._meaning = {value.index: value.index for value in graph.values}
         first = dict(self._meaning)
         results = _results(self._nodes["output"])

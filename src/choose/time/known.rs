@@ -57,8 +57,8 @@ impl<'a> KnownCosts<'a> {
         self.strips(nodes, strips).is_some()
     }
 
-    /// Returns the least time of nodes of which each continues the node before, in at most `room` bytes of scratch
-    /// memory; `None` if the runner has no kernel for that.
+    /// Returns the least time of one call in which each node continues the node before, within `room`
+    /// bytes of scratch memory; `None` if the runner has no kernel for that.
     pub(crate) fn continued_within(&self, nodes: &[NodeId], room: u64) -> Option<u64> {
         let cost = self.runner.step(nodes, StepForm::Continued)?;
         cost.ways.iter().filter(|way| way.bytes <= room).map(|way| way.time).min()

@@ -103,7 +103,7 @@ def hosting_of(group: Group) -> Hosting | None:
     (host,) = hosts
     if any(value in group.made for _, value in host.reads()) or host.inputs[0] in group.taken:
         return None
-    hosting = guests_of(group, host)
+    hosting = _guests_of(group, host)
     if not hosting.after:
         return hosting
     # The result of the host is in the place of the output before the chain begins.
@@ -112,7 +112,7 @@ def hosting_of(group: Group) -> Hosting | None:
     return hosting if is_alike and hosting.chain and not reads & group.taken else None
 
 
-def guests_of(group: Group, host: Member) -> Hosting:
+def _guests_of(group: Group, host: Member) -> Hosting:
     """Return the members that the host performs, before memory is known."""
     after = [member for member in group.members if member is not host]
     output = group.sink.value

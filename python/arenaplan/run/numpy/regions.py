@@ -23,7 +23,6 @@ from arenaplan.graph import Choice
 from arenaplan.graph.ops import ROWS
 from arenaplan.graph.ops.boxes import Uncuttable
 from arenaplan.run.numpy.groups import Group, Member, NotAGroup
-from arenaplan.run.numpy.hosting import guests_of
 from arenaplan.run.numpy.registry import Run, Scratch, Signature
 from arenaplan.run.numpy.stages import Former, Stage, Work, part
 from arenaplan.run.numpy.streaming import hosted_choices, hosted_run, run_in_turn
@@ -310,21 +309,21 @@ class _Binder:
     def _stage(self, stage: Stage, strip: int, start: int, stop: int) -> list[Run]:
         output = self._rows(stage.value, strip, start, stop)
         memory: dict[int, np.ndarray] = {stage.value: output}
-        if stage.group is None:
+        if stage.hosting is None:
             (member,) = stage.members
             signature, inputs = self._operands(member, strip, start, stop)
             run = self._single(member, signature, inputs, output)
             return [] if run is None else [run]
         members = []
-        made = stage.group.made
-        for member in stage.group.members:
+        made = frozenset(member.value for member in stage.members)
+        for member in stage.members:
             signature, inputs = self._operands(member, strip, start, stop, made)
             members.append(replace(member, signature=signature))
             for (_, value), array in zip(member.reads(), inputs, strict=True):
                 if array is not None:
                     memory[value] = array
         group = Group(tuple(members), frozenset(), frozenset())
-        hosting = guests_of(stage.group, stage.group.members[0]).of_parts(members)
+        hosting = stage.hosting.of_parts(members)
         size = best_within(hosted_choices(group, hosting), self.scratch.nbytes).bytes
         kept = self.kept.setdefault((stage.value,), {})
         return [hosted_run(group, hosting, memory, self.scratch[:size], kept)]

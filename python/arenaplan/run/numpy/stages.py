@@ -16,7 +16,7 @@ from arenaplan.graph.costs import RowCost, RowKernel, Way
 from arenaplan.graph.ops import ROWS
 from arenaplan.graph.ops.boxes import Box, Uncuttable, whole
 from arenaplan.run.numpy.groups import Group, Member, NotAGroup, form, member_of
-from arenaplan.run.numpy.hosting import guests_of, hosting_of
+from arenaplan.run.numpy.hosting import Hosting, hosting_of
 from arenaplan.run.numpy.registry import Signature, Tensor, padded
 from arenaplan.run.numpy.streaming import hosted_choices
 from arenaplan.run.numpy.tiles import (
@@ -59,8 +59,8 @@ class Stage:
 
     members: tuple[Member, ...]
     """In order; the last one makes the result."""
-    group: Group | None
-    """If there are several."""
+    hosting: Hosting | None
+    """How the first of several members performs the others."""
     value: int
     rows: int
     """Rows of the result."""
@@ -111,13 +111,19 @@ class Stage:
         return [Way(run.scratch, round(run.nanoseconds)) for run in runs]
 
     def _work(self, start: int, stop: int) -> Work:
-        if self.group is None:
+        if self.hosting is None:
             member = self.members[0]
             signature, _ = part(member, start, stop)
             slots = kernel_slots(member, signature) if member.has_scratch else ()
             return Work(slots, lambda chosen: nanoseconds(signature, member.kernel, chosen))
-        ways = _hosted_ways(self.group, start, stop)
+        ways = self._hosted_ways(self.hosting, start, stop)
         return Work((ways,), lambda chosen: chosen[0][1].cost)
+
+    def _hosted_ways(self, hosting: Hosting, start: int, stop: int) -> Sequence[Choice]:
+        """Return the ways in which the first member makes some rows for all members."""
+        parts = [replace(member, signature=part(member, start, stop)[0]) for member in self.members]
+        group = Group(tuple(parts), frozenset(), frozenset())
+        return hosted_choices(group, hosting.of_parts(parts))
 
 
 class Work:
@@ -194,13 +200,6 @@ def part(member: Member, start: int, stop: int) -> tuple[Signature, list[Box | N
         if tensor is not None and operands[position] == whole(tensor.shape):
             operands[position] = None
     return part_signature(member, box, operands), operands
-
-
-def _hosted_ways(group: Group, start: int, stop: int) -> Sequence[Choice]:
-    """Return the ways in which the first member of a group makes some rows for all members."""
-    parts = [replace(member, signature=part(member, start, stop)[0]) for member in group.members]
-    hosting = guests_of(group, group.members[0]).of_parts(parts)
-    return hosted_choices(Group(tuple(parts), frozenset(), frozenset()), hosting)
 
 
 # -- stages ---------------------------------------------------------------------------------
@@ -302,14 +301,12 @@ class Former:
         known = [member for member in members if member is not None]
         if len(known) < len(members):
             return None
-        group = None
+        hosting = None
         if len(known) > 1:
             group = form(self.graph, known)
             group = replace(group, taken=frozenset())
             hosting = hosting_of(group)
             if hosting is None or hosting.host is not group.members[0] or group.loaded:
-                return None
-            if group.members[-1].value != known[-1].value:
                 return None
         made = made_by(known[-1])
         inside = {member.value for member in known}
@@ -333,7 +330,7 @@ class Former:
             except Uncuttable:
                 return None
             works = self._alike[kind] = Works()
-        return Stage(tuple(known), group, known[-1].value, rows, made.bytes // rows, reads, works)
+        return Stage(tuple(known), hosting, known[-1].value, rows, made.bytes // rows, reads, works)
 
 
 def _kind(members: Sequence[Member]) -> object:
