@@ -63,6 +63,9 @@ getters! { Target
     /// Whether values may be in several spaces.
     several_spaces: bool = |it| it.inner.several_spaces();
 
+    /// Whether a kernel writes elements of a piece before it has read all of the piece's inputs.
+    early_writes: bool = |it| it.inner.early_writes();
+
     /// Origin of kernel scratch memory: ``"graph"``, ``"runner"`` or ``"nobody"``.
     scratch: &'static str = |it| it.inner.scratch().name();
 

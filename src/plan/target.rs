@@ -97,6 +97,8 @@ pub struct Target {
     caller_memory: bool,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_false"))]
     several_spaces: bool,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_false"))]
+    early_writes: bool,
     #[cfg_attr(feature = "serde", serde(default))]
     scratch: Provider,
     #[cfg_attr(feature = "serde", serde(default))]
@@ -127,6 +129,7 @@ impl Target {
         offset_unit: 1,
         caller_memory: true,
         several_spaces: true,
+        early_writes: false,
         scratch: Provider::Nobody,
         fixed: Provider::Nobody,
     };
@@ -182,12 +185,13 @@ impl Target {
         ..Self::NODES
     };
 
-    /// The C function that `export --to c-code` writes. The kernels read a window before they write
-    /// the element, so that every technique but fusion is honored, and need no scratch memory.
+    /// The C function that `export --to c-code` writes. Every technique but fusion is honored. The
+    /// kernels need no scratch memory: they read an element's window, and then write the element.
     pub const C_CODE: Self = Self {
         name: Cow::Borrowed("c-code"),
         techniques: Self::NODES.techniques.with(Technique::Streaming).with(Technique::Overlap),
         alignment: 8,
+        early_writes: true,
         scratch: Provider::Nobody,
         ..Self::NODES
     };
@@ -203,6 +207,7 @@ impl Target {
         offset_unit: 16,
         caller_memory: false,
         several_spaces: false,
+        early_writes: false,
         scratch: Provider::Runner,
         fixed: Provider::Runner,
     };
@@ -220,6 +225,7 @@ impl Target {
         offset_unit: 1,
         caller_memory: true,
         several_spaces: true,
+        early_writes: false,
         scratch: Provider::Runner,
         fixed: Provider::Runner,
     };
@@ -315,6 +321,13 @@ impl Target {
         self
     }
 
+    /// Sets whether a kernel writes elements of a piece before it has read all of the piece's inputs.
+    #[must_use]
+    pub fn with_early_writes(mut self, early: bool) -> Self {
+        self.early_writes = early;
+        self
+    }
+
     /// Returns the name, with the kernels if named.
     pub fn name(&self) -> &str {
         &self.name
@@ -378,6 +391,14 @@ impl Target {
     /// Returns whether values may be in several spaces.
     pub const fn several_spaces(&self) -> bool {
         self.several_spaces
+    }
+
+    /// Returns whether a kernel writes elements of a piece before it has read all of the piece's
+    /// inputs. Outputs are then farther from overlapped inputs, see [`Graph::overlaps`].
+    ///
+    /// [`Graph::overlaps`]: crate::Graph::overlaps
+    pub const fn early_writes(&self) -> bool {
+        self.early_writes
     }
 
     /// Returns the origin of kernel scratch memory.

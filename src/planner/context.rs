@@ -75,6 +75,7 @@ impl Context<'_> {
             outputs: self.options.outputs,
             parallel_safe: self.options.parallel_safe,
             preserve_inputs: self.options.preserve_inputs,
+            early_writes: self.target.early_writes(),
             capacity: self.options.capacity,
         })
     }
@@ -108,7 +109,7 @@ impl Context<'_> {
     /// in which the node stages its output have to be known.
     pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
         let is_counted = !self.has_workspaces() || graph.node(node).effects().staging.is_some();
-        is_counted && !graph.overlaps(node).is_empty()
+        is_counted && !graph.overlaps(node, false).is_empty()
     }
 
     /// Returns the limits for one packing. After the deadline, first fit still places every buffer,

@@ -102,7 +102,7 @@ pub(super) fn skips_overlaps(context: &Context<'_>, attempts: &[Attempt<'_>]) ->
         let schedules = attempts.iter().map(|attempt| &attempt.schedule);
         schedules.flat_map(|schedule| schedule.order.iter().map(move |&node| (schedule, node)))
     };
-    nodes().any(|(schedule, node)| !schedule.graph.overlaps(node).is_empty())
+    nodes().any(|(schedule, node)| !schedule.graph.overlaps(node, false).is_empty())
         && !nodes().any(|(schedule, node)| context.can_overlap(&schedule.graph, node))
 }
 

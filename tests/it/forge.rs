@@ -38,6 +38,7 @@ const FIELDS: &[&str] = &[
     "offset_unit",
     "caller_memory",
     "several_spaces",
+    "early_writes",
     "scratch",
     "fixed",
     "optimize",

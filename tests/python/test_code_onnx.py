@@ -15,6 +15,7 @@ from arenaplan.deploy.code.code_site import BAD_INDEX, ONNX_LOWERINGS
 from arenaplan.run.c_formulas import UNARY
 from c_programs import COMPILERS, SANITIZERS, CodeProgram, expected
 from c_programs import random_inputs as inputs_of
+from odd_models import OddModel
 from operator_cases import Case, cases, i64
 from random_models import random_inputs, random_model
 from single_node import node_model
@@ -143,6 +144,22 @@ def test_random_models_are_close_or_refused(tmp_path: Path) -> None:
         assert_close(graph, [random_inputs(model)], tmp_path / str(seed))
         written += 1
     assert written >= 10
+
+
+def test_odd_models_are_close(tmp_path: Path) -> None:
+    """Each path from the arena's bytes to a result is taken, with sanitizers."""
+    no_kernel = {"quantized", "converted", "convolved_bytes", "tiled", "enlarged", "gathered"}
+    written = 0
+    for seed in range(36):
+        model = OddModel(seed, no_kernel)
+        graph = ap.load(model.model().SerializeToString())
+        try:
+            generated(graph, ap.plan(graph, target="c-code"))
+        except NOT_RUN:
+            continue
+        assert_close(graph, [model.feed()], tmp_path / str(seed))
+        written += 1
+    assert written >= 20
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet", "unet", "vit"])

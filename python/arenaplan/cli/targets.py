@@ -65,6 +65,7 @@ def _row(target: Target) -> dict[str, Any]:
         "offset_unit": target.offset_unit,
         "several_spaces": target.several_spaces,
         "caller_memory": target.caller_memory,
+        "early_writes": target.early_writes,
         "scratch": target.scratch,
         "fixed": target.fixed,
     }

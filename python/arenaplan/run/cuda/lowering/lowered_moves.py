@@ -115,7 +115,7 @@ def slice_(r: Reading, x: np.ndarray) -> np.ndarray:
         else:
             start, stop = min(max(start, 0), size - 1), min(max(stop, -1), size - 1)
             index[axis] = slice(start, None if stop < 0 else stop, step)
-    return x[tuple(index)]
+    return x[(*index, ...)]
 
 
 @_view("Split", accepts=_are_known(1))

@@ -55,7 +55,7 @@ def slice_gradient(step: Step) -> Run | None:
     ):
         stop = start + count * stride
         box.append(slice(start, stop if stop >= 0 else None, stride))
-    target = dx[tuple(box)] if dy.size else dx[:0]
+    target = dx[(*box, ...)] if dy.size else dx[:0]
 
     def run() -> None:
         dx.fill(0)

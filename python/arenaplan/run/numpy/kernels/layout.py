@@ -157,7 +157,7 @@ def _sliced(step: Step) -> np.ndarray:
     for axis, start, stop, stride in zip(axes, starts, stops, steps, strict=True):
         axis = normalized_axis(step, axis, x.ndim)
         index[axis] = _slice_of(x.shape[axis], start, stop, stride)
-    view = x[tuple(index)]
+    view = x[(*index, ...)]
     if view.shape != y.shape:
         raise ShapeMismatch(
             f"node {step.signature.name!r} (Slice) selects shape {view.shape} for {y.shape}"
@@ -305,12 +305,12 @@ def _padding(step: Step) -> Run | None:
     value = _fill_value(step)
     work: list[Run | None] = []
     for box in product(*axes):
-        target = y[tuple(segment.target for segment in box)]
+        target = y[(*(segment.target for segment in box), ...)]
         index = [segment.source for segment in box]
         if None in index:
             work.append(partial(np.copyto, target, value))
         else:
-            work.append(copy(x[tuple(index)], target))
+            work.append(copy(x[(*index, ...)], target))
     return in_sequence(*work)
 
 

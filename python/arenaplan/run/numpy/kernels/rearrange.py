@@ -110,7 +110,7 @@ def center_crop_pad(step: Step) -> Run | None:
     zeros = (
         partial(y.fill, 0) if any(m > n for m, n in zip(y.shape, x.shape, strict=True)) else None
     )
-    moved = copy(x[tuple(source)], y[tuple(target)])
+    moved = copy(x[(*source, ...)], y[(*target, ...)])
     return in_sequence(when_known(step, (1,), check), zeros, moved)
 
 
