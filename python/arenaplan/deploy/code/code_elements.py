@@ -8,7 +8,6 @@ executor's kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +25,7 @@ from arenaplan.deploy.code.code_site import (
     words_of,
 )
 from arenaplan.deploy.code.code_text import Field, c_type
-from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
+from arenaplan.run.numpy.registry import Tensor
 from arenaplan.run.numpy.tflite.binary import sum_factors
 from arenaplan.run.numpy.tflite.fixed import Multiplier, multiplier_of
 from arenaplan.run.numpy.tflite.sigmoid import SIGMOID
@@ -67,16 +66,8 @@ def _table(site: CodeSite) -> Emit:
     if x.shape != y.shape:
         raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
     numbers = np.arange(256).astype(np.uint8).view(x.dtype)
-    results = np.empty(256, y.dtype)
-    rest = site.signature.inputs[1:]
-    signature = replace(
-        site.signature,
-        inputs=(Tensor((256,), x.dtype), *rest),
-        outputs=(Tensor((256,), y.dtype),),
-    )
-    run = find_kernel(signature).prepare(Step(signature, (numbers,), (results,), ()))
-    assert run is not None
-    run()
+    (results,) = site.executed({0: numbers}, [Tensor((256,), y.dtype)])
+    assert results is not None
     words = words_of(y.dtype)
     words |= {"MADE": words["NUMBER"], "ENTRY": str(c_type(y.dtype))}
     function = f"table_{words['KIND']}"

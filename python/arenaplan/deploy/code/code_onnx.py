@@ -38,7 +38,6 @@ from arenaplan.run.cuda.text import literal
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.window_cuts import neighbors
 from arenaplan.run.numpy.kernels.windows import window_axes
-from arenaplan.run.numpy.registry import Tensor
 from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
 
 _lowers: Final = partial(lowers, table=ONNX_LOWERINGS)
@@ -501,10 +500,10 @@ def gather(site: CodeSite) -> Emit:
     return emit
 
 
-@_lowers("Expand", "Flatten", "Identity", "Reshape", "Slice")
+@_lowers("Expand", "Flatten", "Identity", "Pad", "Reshape", "Slice")
 @_lowers("Split", "Squeeze", "Transpose", "Unsqueeze")
 def view(site: CodeSite) -> Emit:
-    """Elements of one operand, in another order."""
+    """Elements of one operand, in another order or with borders."""
     return moved(site, (0,))
 
 
@@ -517,7 +516,12 @@ def dropout(site: CodeSite) -> Emit:
             raise site.refuse("it may drop elements")
     outputs = site.signature.outputs
     data, mask = (
-        replace(site, signature=replace(site.signature, outputs=outputs[at : at + 1]))
+        replace(
+            site,
+            signature=replace(
+                site.signature, inputs=site.signature.inputs[:1], outputs=outputs[at : at + 1]
+            ),
+        )
         for at in range(2)
     )
     copies = moved(data, (0,))
@@ -526,33 +530,3 @@ def dropout(site: CodeSite) -> Emit:
         return copies
     ones = filled(mask, np.ones(1, mask.output.dtype))
     return lambda part: [*copies(part), *ones(part._replace(output=lambda: pointer_to_mask))]
-
-
-@_lowers("Pad")
-def pad(site: CodeSite) -> Emit:
-    """Pad with a constant."""
-    if site.signature.attributes.get("mode", "constant") not in ("constant", b"constant"):
-        raise site.refuse("its borders are no constant")
-    number = np.zeros(1, site.output.dtype)
-    if site.signature.input(2) is not None:
-        data = site.signature.constant_data(2)
-        if data is None:
-            raise site.refuse("operand 2 is no constant")
-        number = data.reshape(-1)[:1]
-    elif "value" in site.signature.attributes:
-        number = np.full(1, site.signature.attributes["value"], site.output.dtype)
-    whole = filled(site, number)
-    signature = site.signature
-    plain = {key: value for key, value in signature.attributes.items() if key != "value"}
-    outside = partial(np.full, (), -1, np.int64)
-    constants = [*signature.constant, *[None] * 4][:4]
-    inputs = [*signature.inputs, *[None] * 4][:4]
-    inputs[2], constants[2] = Tensor((), np.dtype(np.int64)), outside
-    inner = replace(
-        site,
-        signature=replace(
-            signature, attributes=plain, inputs=tuple(inputs), constant=tuple(constants)
-        ),
-    )
-    copies = moved(inner, (0,))
-    return lambda part: [*whole(part), *copies(part)]
