@@ -154,8 +154,7 @@ class CodeWalk(RunnableWalk):
         return (
             slots is not None
             and not reader.is_custom
-            and reader.options is not None
-            and reader.options.number(0, "b") == _VALID
+            and reader.options.number(0) == _VALID
             and reader.inputs[0] == made
             and made not in reader.inputs[1:]
         )
@@ -220,11 +219,11 @@ class CodeWalk(RunnableWalk):
         self, operator: TfliteOperator, x: TfliteOperand, y: TfliteOperand
     ) -> tuple[Slide, Slide] | None:
         """Return how windows move over rows and columns, and the rows under a window."""
-        if len(x.shape) != 4 or len(y.shape) != 4 or operator.options is None:
+        if len(x.shape) != 4 or len(y.shape) != 4:
             return None
         number = operator.options.number
         if operator.name in _POOLS:
-            sizes = number(4, "i"), number(3, "i")
+            sizes = number(4), number(3)
         else:
             filters = operator.inputs[1]
             shape = () if filters is None else self._operands[filters].shape
@@ -232,14 +231,14 @@ class CodeWalk(RunnableWalk):
             if len(shape) != 4:
                 return None
             sizes = (
-                (shape[1] - 1) * number(slots[1], "i", 1) + 1,
-                (shape[2] - 1) * number(slots[0], "i", 1) + 1,
+                (shape[1] - 1) * number(slots[1]) + 1,
+                (shape[2] - 1) * number(slots[0]) + 1,
             )
-        strides = number(2, "i"), number(1, "i")
+        strides = number(2), number(1)
         if min(*sizes, *strides) < 1:
             return None
         before = [0, 0]
-        if number(0, "b") == _SAME:
+        if number(0) == _SAME:
             for at, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
                 dim = x.shape[1 + at]
                 before[at] = same_padding(dim, stride, size) // 2

@@ -114,16 +114,14 @@ def _rule(
         return None
     if operator.name in _PADS:
         return _padding(model, operator, tensors[x], tensors[y])
-    if operator.options is None:
-        return None
     extent = _extent(main, operator, tensors)
     if extent is None:
         return None
     options = operator.options
-    strides = options.number(2, "i"), options.number(1, "i")
+    strides = options.number(2), options.number(1)
     if min(*extent, *strides) < 1:
         return None
-    is_same = options.number(0, "b") == _SAME
+    is_same = options.number(0) == _SAME
     image, made = tensors[x].shape, tensors[y].shape
     padding = []
     for axis, (size, stride) in enumerate(zip(extent, strides, strict=True), start=1):
@@ -185,10 +183,8 @@ def _extent(
 ) -> tuple[int, int] | None:
     """Return the rows and columns from a window's first to last tap."""
     options = operator.options
-    if options is None:
-        return None
     if operator.name in _POOLS:
-        return options.number(4, "i"), options.number(3, "i")
+        return options.number(4), options.number(3)
     if operator.name not in _DILATION or len(operator.inputs) < 2:
         return None
     weights = operator.inputs[1]
@@ -199,7 +195,7 @@ def _extent(
     # Smaller weights are unpacked into scratch memory, once per call.
     if len(shape) != 4 or tensors[weights].item == 0 or main.tensors[weights].is_sparse:
         return None
-    across, down = (options.number(slot, "i", 1) for slot in _DILATION[operator.name])
+    across, down = (options.number(slot) for slot in _DILATION[operator.name])
     return (shape[1] - 1) * down + 1, (shape[2] - 1) * across + 1
 
 
@@ -243,6 +239,6 @@ def _work(operator: TfliteOperator, tensors: list[ProgramTensor]) -> int:
         return made * prod(tensors[weights].shape[1:])
     if operator.name == "DEPTHWISE_CONV_2D" and weights is not None:
         return made * prod(tensors[weights].shape[1:3])
-    if operator.name in _POOLS and operator.options is not None:
-        return made * operator.options.number(3, "i") * operator.options.number(4, "i")
+    if operator.name in _POOLS:
+        return made * operator.options.number(3) * operator.options.number(4)
     return made

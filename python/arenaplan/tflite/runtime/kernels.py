@@ -220,9 +220,7 @@ def _batch_matmul(site: KernelSite) -> None:
 
 def keep_transposed(site: KernelSite) -> None:
     """Keep matrices that the kernel transposes."""
-    options = site.operator.options
-    is_first = bool(options.number(0, "B")) if options else False
-    is_second = bool(options.number(1, "B")) if options else False
+    is_first, is_second = map(site.operator.options.number, (0, 1))
     for place, transposed in (("i0", is_first), ("i1", not is_second)):
         if transposed:
             site.keep_struct(EVAL_TENSOR)
@@ -252,8 +250,7 @@ def _lstm(site: KernelSite) -> None:
 def describe_lstm(site: KernelSite) -> Sequence[int]:
     """Describe all LSTM tensors; return the state size and the batch size."""
     site.describe(" ".join(f"i{index}" for index in range(24)) + " o0")
-    options = site.operator.options
-    is_time_major = bool(options.number(3, "B")) if options else False
+    is_time_major = site.operator.options.number(3)
     return site.shape("i18")[1], site.shape("i0")[1 if is_time_major else 0]
 
 
