@@ -129,30 +129,15 @@ COMPOSITE_OPTIONS = 21
 """Options type of composite operators, as numbered in the second options union."""
 
 
-DTYPES: Mapping[int, str] = {
-    0: "float32",
-    1: "float16",
-    2: "int32",
-    3: "uint8",
-    4: "int64",
-    6: "bool",
-    7: "int16",
-    8: "complex64",
-    9: "int8",
-    10: "float64",
-    11: "complex128",
-    12: "uint64",
-    13: "int32",  # A resource is a handle: a variable's number.
-    15: "uint32",
-    16: "uint16",
-    17: "int4",
-    18: "bfloat16",
-    19: "int2",
-    20: "uint4",
-    21: "float8_e4m3fn",
-    22: "float8_e5m2",
-}
-"""Element types by code. Strings and variants are absent: their size is not known in advance."""
+_DTYPES = """
+    float32 float16 int32 uint8 int64 - bool int16 complex64 int8 float64 complex128 uint64 int32 -
+    uint32 uint16 int4 bfloat16 int2 uint4 float8_e4m3fn float8_e5m2
+"""
+DTYPES: Mapping[int, str] = {code: name for code, name in enumerate(_DTYPES.split()) if name != "-"}
+"""
+Element types by code; a resource (13) is a handle, the number of a variable. Strings and variants
+are absent: their size is not known in advance.
+"""
 
 _OPERATORS = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE
