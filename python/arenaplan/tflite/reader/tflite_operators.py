@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from arenaplan.graph import ops
 from arenaplan.graph.ops.window_ops import same_padding
 from arenaplan.tflite.reader.operator_options import OperatorOptions
-from arenaplan.tflite.reader.tflite_model import Quantization
+from arenaplan.tflite.reader.tflite_model import Quantization, TfliteOperator
 
 
 class TfliteOperand(NamedTuple):
@@ -191,6 +191,18 @@ OPERATORS: Final[ops.Table[TfliteOp]] = {
     "UNPACK": lambda op: ops.Split(op.options.number(1)),
 }
 """Canonical operators by builtin operator."""
+
+
+def canonical(
+    operator: TfliteOperator,
+    inputs: Sequence[TfliteOperand | None],
+    outputs: Sequence[TfliteOperand | None],
+) -> ops.Operator | None:
+    """Return an operator's canonical operator, if any; a custom operator has none."""
+    if operator.is_custom:
+        return None
+    return ops.lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
+
 
 RESOURCES = frozenset(
     {
