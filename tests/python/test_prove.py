@@ -608,7 +608,6 @@ def test_damaged_files_give_errors_of_their_own() -> None:
 def test_the_checker_imports_nothing_of_a_writer() -> None:
     allowed = {
         "arenaplan.base.arguments",  # Types of arguments alone.
-        "arenaplan.base.choices",  # Names and figures alone.
         "arenaplan.base.errors",
         "arenaplan.base.quoting",
         "arenaplan.tflite.reader.flatbuffer",
