@@ -92,6 +92,8 @@ CASES = [
     Case("Gather", [f32(4, 5, 3), i64(3)], {"axis": 1}, (1,)),
     Case("Pad", [f32(*X), i64(0, 1, 2, 1, 0, 0), np.float32(0.5)], {}, (1, 2)),
     Case("Pad", [f32(*X)], {"pads": [0, 1, 2, 1, 0, 0], "value": 2.0}, opset=2),
+    Case("Pad", [f32(*X), i64(0, 2, 1, 0, 1, 3)], {"mode": "reflect"}, (1,)),
+    Case("Pad", [f32(*X), i64(0, 2, 1, 0, 1, 3)], {"mode": "edge"}, (1,)),
     Case("Reshape", [f32(*X), i64(4, -1)], constants=(1,)),
     Case("Slice", [f32(*X), i64(3, 1), i64(-9, 4), i64(1, 2), i64(-2, 2)], {}, (1, 2, 3, 4)),
     Case("Split", [f32(6, 4)], {"num_outputs": 3}, outputs=3),

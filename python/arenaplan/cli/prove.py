@@ -9,8 +9,8 @@ from arenaplan.base.errors import InvalidOption
 from arenaplan.base.limits import applied
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import goes_to_stdout, limits_of, read_model, write_result
+from arenaplan.deploy.adapters.differential import RuntimeComparison, compared
 from arenaplan.tflite.proving import Proof, prove
-from arenaplan.tflite.proving.differential import RuntimeComparison, compared
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 """Packages by runtime."""

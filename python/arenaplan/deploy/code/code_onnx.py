@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from arenaplan.deploy.code.code_dense import whole_call
-from arenaplan.deploy.code.code_elements import Fields, binary, elementwise
+from arenaplan.deploy.code.code_elements import KernelFormula
 from arenaplan.deploy.code.code_moves import filled, moved
 from arenaplan.deploy.code.code_shapes import broadcast, dense_steps
 from arenaplan.deploy.code.code_site import (
@@ -33,12 +33,10 @@ from arenaplan.deploy.code.code_sums import loops_of, reduced
 from arenaplan.deploy.code.code_text import Field
 from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
 from arenaplan.graph.ops.window_ops import Axis
-from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY
-from arenaplan.run.cuda.text import literal
+from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY, clipped, greater, less
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.window_cuts import neighbors
 from arenaplan.run.numpy.kernels.windows import window_axes
-from arenaplan.run.numpy.registry import Tensor
 from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
 
 _lowers: Final = partial(lowers, table=ONNX_LOWERINGS)
@@ -63,59 +61,19 @@ def _numbers(site: CodeSite, name: str, position: int) -> list[int] | None:
 # -- element by element ---------------------------------------------------------------------------
 
 
-class _Text:
-    """What formulas know of a kernel for numbers of single precision."""
-
-    dtype: Final = FLOAT
-    type: Final = "float"
-
-    def __init__(self, site: CodeSite) -> None:
-        self.name = site.op.lower()
-        self.fields: Fields = {}
-        self.lines: list[str] = []
-        self._attributes = site.signature.attributes
-
-    def call(self, function: str, *arguments: str) -> str:
-        """Return a call to a C math function."""
-        return f"{function}f({', '.join(arguments)})"
-
-    def literal(self, number: float) -> str:
-        """Return a number as text."""
-        return literal(number, FLOAT)
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute that the kernel's text, and so the name, depends on."""
-        value = self._attributes.get(name, default)
-        self.name += f"_{value}" if value != default else ""
-        return value
-
-    def number(self, name: str, default: float) -> str:
-        """Return a numeric attribute: a field of the kernel's parameters."""
-        self.fields[name] = ("float", float(self._attributes.get(name, default)))
-        return f"c->{name}"
-
-    def let(self, expression: str) -> str:
-        """Name an expression, and return the name."""
-        name = f"v{len(self.lines)}"
-        self.lines.append(f"const float {name} = {expression};")
-        return name
-
-
 @_lowers(*UNARY)
 def unary(site: CodeSite) -> Emit:
     """Apply a function to each number."""
     _real(site)
-    text = _Text(site)
-    result = UNARY[site.op](text, "x[i]")
-    body = "\n    ".join([*text.lines, f"y[i] = {result};"])
-    return elementwise(site, text.name, f"{site.op} of each number", text.fields, body, "")
+    formula = KernelFormula(site)
+    return formula.unary(UNARY[site.op](formula, "x[i]"))
 
 
 @_lowers("Clip")
 def clip(site: CodeSite) -> Emit:
     """Bounds are attributes or constants; missing bounds do not limit."""
     _real(site)
-    fields: Fields = {}
+    f, bounds = KernelFormula(site), []
     for at, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
         bound = site.signature.attributes.get(name, default)
         if site.signature.input(at) is not None:
@@ -123,9 +81,8 @@ def clip(site: CodeSite) -> Emit:
             if data is None:
                 raise site.refuse(f"operand {at} is no constant")
             bound = data.reshape(-1)[0]
-        fields[name] = ("float", float(bound))
-    body = "y[i] = x[i] < c->min ? c->min : x[i];\n    y[i] = y[i] > c->max ? c->max : y[i];"
-    return elementwise(site, "clip", "Numbers within bounds", fields, body, "")
+        bounds.append(f.field(name, float(bound), "float"))
+    return f.unary(clipped(f, "x[i]", *bounds))
 
 
 _BINARY: Final = {
@@ -144,7 +101,7 @@ def two_operands(site: CodeSite) -> Emit:
     _real(site)
     if len(site.signature.inputs) != 2:
         raise site.refuse(f"it has {len(site.signature.inputs)} operands")
-    return binary(site, f"{site.op} of pairs", {}, f"*y++ = {_BINARY[site.op]};", [])
+    return KernelFormula(site).binary(_BINARY[site.op])
 
 
 # -- windows --------------------------------------------------------------------------------------
@@ -283,25 +240,16 @@ def pool(site: CodeSite) -> Emit:
 
 # -- sums -----------------------------------------------------------------------------------------
 
-_SUM: Final = "float sum = 0.0f;"
 _REDUCED: Final = {
-    "Mean": (_SUM, "sum += number;", "*y++ = sum / c->count;"),
-    "Sum": (_SUM, "sum += number;", "*y++ = sum;"),
-    "L1": (_SUM, "sum += fabsf(number);", "*y++ = sum;"),
-    "L2": (_SUM, "sum += number * number;", "*y++ = sqrtf(sum);"),
-    "LogSum": (_SUM, "sum += number;", "*y++ = logf(sum);"),
-    "SumSquare": (_SUM, "sum += number * number;", "*y++ = sum;"),
-    "Prod": ("float product = 1.0f;", "product *= number;", "*y++ = product;"),
-    "Max": (
-        "float most = -INFINITY;",
-        "most = number > most || number != number ? number : most;",
-        "*y++ = most;",
-    ),
-    "Min": (
-        "float least = INFINITY;",
-        "least = number < least || number != number ? number : least;",
-        "*y++ = least;",
-    ),
+    "Mean": ("0.0f", "sum + number", "sum"),
+    "Sum": ("0.0f", "sum + number", "sum"),
+    "L1": ("0.0f", "sum + fabsf(number)", "sum"),
+    "L2": ("0.0f", "sum + number * number", "sqrtf(sum)"),
+    "LogSum": ("0.0f", "sum + number", "logf(sum)"),
+    "SumSquare": ("0.0f", "sum + number * number", "sum"),
+    "Prod": ("1.0f", "sum * number", "sum"),
+    "Max": ("-INFINITY", greater("number", "sum"), "sum"),
+    "Min": ("INFINITY", less("number", "sum"), "sum"),
 }
 
 
@@ -317,12 +265,11 @@ def reduction(site: CodeSite) -> Emit:
         if not axes and not site.signature.attributes.get("noop_with_empty_axes", 0):
             axes = list(range(rank))
     outer, inner = loops_of(site, [axis % rank for axis in axes])
+    f = KernelFormula(site, f"reduce_{kind.lower()}")
     first, body, last = _REDUCED[kind]
-    words = words_of(FLOAT)
-    words |= {"NAME": f"reduce_{kind.lower()}", "USED": ""}
-    words |= {"FIRST": first, "BODY": body, "LAST": last}
-    count: Fields = {"count": ("float", float(prod(inner.dims)))}
-    return reduced(site, outer, inner, words, count if kind == "Mean" else {})
+    if kind == "Mean":
+        last = f"sum / {f.field('count', float(prod(inner.dims)), 'float')}"
+    return reduced(site, f, (outer, inner), first, body, last)
 
 
 @_lowers("Gemm", "MatMul")
@@ -501,10 +448,10 @@ def gather(site: CodeSite) -> Emit:
     return emit
 
 
-@_lowers("Expand", "Flatten", "Identity", "Reshape", "Slice")
+@_lowers("Expand", "Flatten", "Identity", "Pad", "Reshape", "Slice")
 @_lowers("Split", "Squeeze", "Transpose", "Unsqueeze")
 def view(site: CodeSite) -> Emit:
-    """Elements of one operand, in another order."""
+    """Elements of one operand, in another order or with borders."""
     return moved(site, (0,))
 
 
@@ -517,7 +464,12 @@ def dropout(site: CodeSite) -> Emit:
             raise site.refuse("it may drop elements")
     outputs = site.signature.outputs
     data, mask = (
-        replace(site, signature=replace(site.signature, outputs=outputs[at : at + 1]))
+        replace(
+            site,
+            signature=replace(
+                site.signature, inputs=site.signature.inputs[:1], outputs=outputs[at : at + 1]
+            ),
+        )
         for at in range(2)
     )
     copies = moved(data, (0,))
@@ -526,33 +478,3 @@ def dropout(site: CodeSite) -> Emit:
         return copies
     ones = filled(mask, np.ones(1, mask.output.dtype))
     return lambda part: [*copies(part), *ones(part._replace(output=lambda: pointer_to_mask))]
-
-
-@_lowers("Pad")
-def pad(site: CodeSite) -> Emit:
-    """Pad with a constant."""
-    if site.signature.attributes.get("mode", "constant") not in ("constant", b"constant"):
-        raise site.refuse("its borders are no constant")
-    number = np.zeros(1, site.output.dtype)
-    if site.signature.input(2) is not None:
-        data = site.signature.constant_data(2)
-        if data is None:
-            raise site.refuse("operand 2 is no constant")
-        number = data.reshape(-1)[:1]
-    elif "value" in site.signature.attributes:
-        number = np.full(1, site.signature.attributes["value"], site.output.dtype)
-    whole = filled(site, number)
-    signature = site.signature
-    plain = {key: value for key, value in signature.attributes.items() if key != "value"}
-    outside = partial(np.full, (), -1, np.int64)
-    constants = [*signature.constant, *[None] * 4][:4]
-    inputs = [*signature.inputs, *[None] * 4][:4]
-    inputs[2], constants[2] = Tensor((), np.dtype(np.int64)), outside
-    inner = replace(
-        site,
-        signature=replace(
-            signature, attributes=plain, inputs=tuple(inputs), constant=tuple(constants)
-        ),
-    )
-    copies = moved(inner, (0,))
-    return lambda part: [*whole(part), *copies(part)]

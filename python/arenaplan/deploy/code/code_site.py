@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -15,7 +15,7 @@ from arenaplan.base.choices import CODE_KERNELS
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.deploy.code.code_kernels import KernelTexts
 from arenaplan.deploy.code.code_text import Field, array, c_type, initializer
-from arenaplan.run.numpy.registry import Signature, Tensor
+from arenaplan.run.numpy.registry import Signature, Step, Tensor, find_kernel
 from arenaplan.run.numpy.tflite.tflite_facts import refused
 from arenaplan.tflite.reader.code_walk import OWN_DOMAIN
 
@@ -176,6 +176,36 @@ class CodeSite:
     def refuse(self, why: str) -> UnsupportedOp:
         """Return the error for a node that has no kernel."""
         return refused(self.signature, why)
+
+    def executed(
+        self, given: Mapping[int, np.ndarray], outputs: Sequence[Tensor | None]
+    ) -> list[np.ndarray | None]:
+        """Return what the executor's kernel makes of arrays; all other operands are constants."""
+        signature = self.signature
+        inputs = [
+            given[at] if at in given else signature.constant_data(at)
+            for at in range(len(signature.inputs))
+        ]
+        own = replace(
+            signature,
+            inputs=tuple(
+                Tensor(given[at].shape, given[at].dtype) if at in given else tensor
+                for at, tensor in enumerate(signature.inputs)
+            ),
+            outputs=tuple(outputs),
+            constant=tuple(
+                None if x is None or at in given else partial(np.asarray, x)
+                for at, x in enumerate(inputs)
+            ),
+        )
+        results = [None if y is None else np.zeros(y.shape, y.dtype) for y in outputs]
+        try:
+            run = find_kernel(own).prepare(Step(own, tuple(inputs), tuple(results), ()))
+        except ValueError as error:
+            raise self.refuse("its operands do not fit each other") from error
+        if run is not None:
+            run()
+        return results
 
     def is_there(self, source: int, made: int, begins: tuple[int, int], *, gapless: bool) -> bool:
         """Whether an input's bytes are already in an output's place."""

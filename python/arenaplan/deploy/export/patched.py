@@ -36,7 +36,6 @@ from arenaplan.tflite.reader.schema import (
     ModelField,
     OperatorCodeField,
     OperatorField,
-    OptionsType,
     SignatureField,
     SubgraphField,
     TensorField,
@@ -60,6 +59,7 @@ _OPTION_SCALARS: Final[Mapping[str, Mapping[int, str]]] = {
 }
 """Options types of operators whose padding a patch can remove."""
 
+_CONCATENATION_OPTIONS: Final = 10
 _PAD_OPTIONS: Final = 22
 _SLICE_OPTIONS: Final = 48
 
@@ -77,7 +77,7 @@ _MOVERS: Final[Mapping[str, _Mover]] = {
     # By the operator versions that the converter writes for uint8, int8 and int16.
     "slice": _Mover("SLICE", {9: 2, 7: 4}, _SLICE_OPTIONS),
     "pad": _Mover("PAD", {9: 2, 7: 4}, _PAD_OPTIONS),
-    "concat": _Mover("CONCATENATION", {9: 2, 7: 3}, OptionsType.CONCATENATION),
+    "concat": _Mover("CONCATENATION", {9: 2, 7: 3}, _CONCATENATION_OPTIONS),
 }
 
 
@@ -301,7 +301,7 @@ class _Patched:
             OperatorField.OPCODE_INDEX: Scalar("I", self._code(mover.name, version)),
             OperatorField.INPUTS: self._numbers(self._places(step.inputs)),
             OperatorField.OUTPUTS: self._numbers(self._places((step.output,))),
-            OperatorField.OPTIONS_TYPE: Scalar("B", int(mover.options)),
+            OperatorField.OPTIONS_TYPE: Scalar("B", mover.options),
             OperatorField.OPTIONS: options,
         }
 

@@ -15,15 +15,16 @@ from arenaplan.base.errors import NotAModel, fault
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
+from arenaplan.tflite.reader.operator_options import OperatorOptions, decoded, required_kind
 from arenaplan.tflite.reader.schema import (
     COMPOSITE,
     COMPOSITE_OPTIONS,
     CUSTOM,
     IDENTIFIER,
     OPERATORS,
-    OPTIONS_OF,
     VERSION,
     BufferField,
+    CompositeField,
     MetadataField,
     ModelField,
     OperatorCodeField,
@@ -80,8 +81,8 @@ class TfliteOperator:
     """Tensors read; ``None`` for an optional operand left out."""
     outputs: tuple[int | None, ...]
     intermediates: tuple[int, ...]
-    options: Table | None = field(compare=False)
-    """Options, for the few operators whose options are read."""
+    options: OperatorOptions
+    """Options, for the few operators whose options are read; else none."""
     has_far_options: bool
     """Whether the operator names file bytes by position."""
     custom_options: bytes = field(default=b"", repr=False)
@@ -370,21 +371,23 @@ def _bytes_of(table: Table, slot: int) -> bytes:
     return table.buffer.data[start : start + length]
 
 
-def _options(table: Table, name: str, what: str) -> Table | None:
+def _options(table: Table, name: str, what: str) -> OperatorOptions:
     """Return an operator's options, if options are read for the operator."""
-    expected: int | None = OPTIONS_OF.get(name)
+    expected = required_kind(name)
     kind, slot = OperatorField.OPTIONS_TYPE, OperatorField.OPTIONS
     if name == COMPOSITE:
         expected = COMPOSITE_OPTIONS
         kind, slot = OperatorField.MORE_OPTIONS_TYPE, OperatorField.MORE_OPTIONS
-    if expected is None or slot not in table:
-        return None
-    found = table.number(kind, "B")
+    if expected is None:
+        return OperatorOptions()
+    options = table.table(slot, f"{what}: its options")
+    found = expected if options is None else table.number(kind, "B")
     if found != expected:
-        raise fault(
-            "FlatbufferCorrupt", f"{what}: its options have type {found}, not {int(expected)}"
-        )
-    return table.table(slot, f"{what}: its options")
+        raise fault("FlatbufferCorrupt", f"{what}: its options have type {found}, not {expected}")
+    if name == COMPOSITE:
+        called = 0 if options is None else options.number(CompositeField.SUBGRAPH, "i")
+        return OperatorOptions(expected, (None, called))
+    return decoded(expected, options)
 
 
 def _metadata(table: Table, buffers: int) -> Metadata:

@@ -379,9 +379,9 @@ def _variables(model: TfliteModel) -> dict[tuple[int, int], str]:
     found: dict[tuple[int, int], str] = {}
     for number, subgraph in enumerate(model.subgraphs):
         for operator in subgraph.operators:
-            if operator.is_custom or operator.name != "VAR_HANDLE" or operator.options is None:
+            if operator.is_custom or operator.name != "VAR_HANDLE":
                 continue
-            name = operator.options.string(1) or ""
+            name = operator.options.text(1)
             found.update(((number, i), name) for i in operator.outputs if i is not None)
     return found
 
