@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from arenaplan.deploy.code.code_shapes import Loops, collapsed, dense_steps, padded
 from arenaplan.deploy.code.code_site import (
     OWN_LOWERINGS,
+    Base,
     CodePart,
     CodeSite,
     Emit,
@@ -208,7 +210,10 @@ def moved(site: CodeSite, positions: Sequence[int]) -> Emit:
             own = np.where((origins >= first) & (origins < last), origins - first, -1)
             if tensor.dtype != result.dtype and (own >= 0).any():
                 raise site.refuse("its operands do not fit the result")
-            for box in _boxes(site, own):
+            boxes = _boxes(site, own)
+            if len(tensors) == 1 and len(boxes) + len(fills) > 1 and _alike(own, count):
+                return _by_planes(site, source)
+            for box in boxes:
                 copy = BoxCopy(site, box, result.shape, result.dtype.itemsize)
                 copies.append((source, made, copy))
             first = last
@@ -222,6 +227,40 @@ def moved(site: CodeSite, positions: Sequence[int]) -> Emit:
             if target is not None:
                 lines.append(copy.line(pointer(part, source), target))
         return lines
+
+    return emit
+
+
+def _alike(origins: np.ndarray, count: int) -> bool:
+    """Whether each of several planes is made of the same plane of ``count`` elements."""
+    planes = origins.reshape(prod(origins.shape[:2]), -1)
+    size = count // len(planes)
+    ahead = np.where(planes[:1] < 0, 0, size * np.arange(len(planes))[:, None])
+    is_inside = count % len(planes) == 0 and planes[0].max() < size
+    return 1 < len(planes) and is_inside and np.array_equal(planes, planes[:1] + ahead)
+
+
+def _by_planes(site: CodeSite, position: int) -> Emit:
+    """Return what makes plane after plane: such a result may begin below the operand's place."""
+    x, y, signature = site.input(position), site.output, site.signature
+    count = prod(y.shape[:2])
+    tensors = [Tensor((1, 1, *tensor.shape[2:]), tensor.dtype) for tensor in (x, y)]
+    inputs = (*signature.inputs[:position], tensors[0], *signature.inputs[position + 1 :])
+    given, made = (f" + image * {prod(tensor.shape)}" for tensor in tensors)
+    plane = replace(
+        site,
+        signature=replace(signature, inputs=inputs, outputs=(tensors[1],)),
+        pointer_to=lambda at: f"({site.pointer_to(at)}{made})",
+    )
+    copies = moved(plane, [position])
+
+    def emit(part: CodePart) -> list[str]:
+        inside = part._replace(
+            input=lambda at: Base(f"({pointer(part, at)}{given})", "0"),
+            output=lambda: f"({part.output()}{made})",
+        )
+        lines = [f"  {line}" for line in copies(inside)]
+        return [f"for (image = 0; image < {count}; ++image) {{", *lines, "}"] if lines else []
 
     return emit
 
