@@ -10,7 +10,7 @@ use alloc::{format, vec, vec::Vec};
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
 use crate::check::strip_replay::{Border, LineMemory, StripReplay};
-use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
+use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole, Window};
 use crate::plan::{Plan, PlanStep, Provider, ShareRule, Strips};
 
 /// A step's operands, and the step's permissions on the operands.
@@ -51,6 +51,12 @@ impl<'a> Unit<'a> {
             let nodes: Vec<_> =
                 step.fused.iter().chain([&step.node]).map(|&node| NodeId::from(node)).collect();
             if let Some(strips) = &step.strips {
+                let axis = plan.target().strip_axis();
+                let mut windows = nodes.iter().flat_map(|&id| &graph.node(id).effects().windows);
+                if windows.any(|window| axis.is_some_and(|axis| !is_along(window, axis))) {
+                    let what = "makes strips that its runner does not make";
+                    return mismatch(format!("node {} {what}", quoted(node.name())));
+                }
                 let scratch = plan.workspaces_of(id).first().map(|first| first.bytes);
                 let unit = strip_unit(graph, nodes, strips, scratch, readers)?;
                 // With scratch memory, calls of several nodes may be one, whose order is not known.
@@ -272,6 +278,11 @@ fn strip_unit<'a>(
         overlaps,
         lines,
     })
+}
+
+/// Returns whether a window is over rows along a dimension, and does not widen them.
+fn is_along(window: &Window, axis: usize) -> bool {
+    window.axis == axis && window.scale == 1
 }
 
 /// Returns the positions of the inputs that a node's output may share bytes with: in place, as a

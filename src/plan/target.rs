@@ -99,6 +99,8 @@ pub struct Target {
     several_spaces: bool,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_false"))]
     early_writes: bool,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    strip_axis: Option<usize>,
     #[cfg_attr(feature = "serde", serde(default))]
     scratch: Provider,
     #[cfg_attr(feature = "serde", serde(default))]
@@ -130,6 +132,7 @@ impl Target {
         caller_memory: true,
         several_spaces: true,
         early_writes: false,
+        strip_axis: None,
         scratch: Provider::Nobody,
         fixed: Provider::Nobody,
     };
@@ -187,11 +190,13 @@ impl Target {
 
     /// The C function that `export --to c-code` writes. Every technique but fusion is honored. The
     /// kernels need no scratch memory: they read an element's window, and then write the element.
+    /// Strips are rows of images that are stored pixel by pixel.
     pub const C_CODE: Self = Self {
         name: Cow::Borrowed("c-code"),
         techniques: Self::NODES.techniques.with(Technique::Streaming).with(Technique::Overlap),
         alignment: 8,
         early_writes: true,
+        strip_axis: Some(1),
         scratch: Provider::Nobody,
         ..Self::NODES
     };
@@ -208,6 +213,7 @@ impl Target {
         caller_memory: false,
         several_spaces: false,
         early_writes: false,
+        strip_axis: None,
         scratch: Provider::Runner,
         fixed: Provider::Runner,
     };
@@ -226,6 +232,7 @@ impl Target {
         caller_memory: true,
         several_spaces: true,
         early_writes: false,
+        strip_axis: None,
         scratch: Provider::Runner,
         fixed: Provider::Runner,
     };
@@ -328,6 +335,14 @@ impl Target {
         self
     }
 
+    /// Sets the dimension of the rows that are all that the runner streams; with `None`, it streams
+    /// any pieces.
+    #[must_use]
+    pub fn with_strip_axis(mut self, axis: Option<usize>) -> Self {
+        self.strip_axis = axis;
+        self
+    }
+
     /// Returns the name, with the kernels if named.
     pub fn name(&self) -> &str {
         &self.name
@@ -399,6 +414,12 @@ impl Target {
     /// [`Graph::overlaps`]: crate::Graph::overlaps
     pub const fn early_writes(&self) -> bool {
         self.early_writes
+    }
+
+    /// Returns the dimension of the rows that are all that the runner streams, strip by strip and
+    /// with windows that do not widen rows; `None` if the runner streams any pieces.
+    pub const fn strip_axis(&self) -> Option<usize> {
+        self.strip_axis
     }
 
     /// Returns the origin of kernel scratch memory.

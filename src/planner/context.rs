@@ -5,7 +5,7 @@
 
 use crate::base::{Alignment, Instant, NodeId, Result};
 use crate::choose::{Costs, Memories};
-use crate::graph::Graph;
+use crate::graph::{Graph, Window};
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
 use crate::plan::{PlanOptions, Provider, Strips, Target, Technique, Techniques, WorkspacePolicy};
@@ -103,6 +103,13 @@ impl Context<'_> {
     /// memory, since calls of several nodes may then be one call.
     pub(super) fn overlaps_in_strips(&self) -> bool {
         self.overlaps_inputs() && self.target.scratch() == Provider::Nobody
+    }
+
+    /// Returns whether the runner makes rows strip by strip with a node's windows.
+    pub(super) fn makes_rows(&self, windows: &[Window]) -> bool {
+        self.target.strip_axis().is_none_or(|axis| {
+            windows.iter().all(|window| (window.axis, window.scale) == (axis, 1))
+        })
     }
 
     /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes

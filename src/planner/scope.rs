@@ -111,7 +111,10 @@ pub(super) fn skips_overlaps(context: &Context<'_>, attempts: &[Attempt<'_>]) ->
 pub(super) fn may_have_strips(context: &Context<'_>, graph: &Graph) -> bool {
     context.options.optimize.contains(Technique::Streaming)
         && context.target.granularity() == Granularity::Tile
-        && graph.nodes().iter().any(|node| !node.effects().windows.is_empty())
+        && graph.nodes().iter().any(|node| {
+            let windows = &node.effects().windows;
+            !windows.is_empty() && context.makes_rows(windows)
+        })
 }
 
 /// Returns whether the planner does not choose steps in strips by bytes: the bytes of a node alone do not decide,

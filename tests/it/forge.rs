@@ -39,6 +39,7 @@ const FIELDS: &[&str] = &[
     "caller_memory",
     "several_spaces",
     "early_writes",
+    "strip_axis",
     "scratch",
     "fixed",
     "optimize",

@@ -351,6 +351,9 @@ fn kernels_that_write_early_stay_behind_the_piece_that_they_read() {
             assert_eq!(moved.check(&graph).is_ok(), distance >= least, "{x} -> {y}, {distance}");
         }
     }
+    // Plans for kernels that make a piece first are not for kernels that write early.
+    let ideal = planner().plan(&layer(100, 100, pieces(10))).unwrap();
+    assert_eq!(ideal.check_target(&early).unwrap_err().kind(), "TargetMismatch");
     // An element that is a piece of its own is written after all that it needs was read.
     assert_eq!(planned(&layer(100, 100, pieces(100))).arena_bytes(), 101);
     assert!(Target::C_CODE.early_writes() && !Target::NUMPY.early_writes());

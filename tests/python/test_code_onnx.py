@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from arenaplan.deploy.code.code_site import BAD_INDEX, ONNX_LOWERINGS
 from arenaplan.run.c_formulas import UNARY
 from c_programs import COMPILERS, SANITIZERS, CodeProgram, expected
 from c_programs import random_inputs as inputs_of
+from image_networks import ImageNetwork
 from odd_models import OddModel
 from operator_cases import Case, cases, i64
 from random_models import random_inputs, random_model
@@ -162,6 +164,21 @@ def test_odd_models_are_close(tmp_path: Path) -> None:
         assert_close(graph, [model.feed()], tmp_path / str(seed))
         written += 1
     assert written >= 20
+
+
+@pytest.mark.parametrize("options", [{}, {"optimize": "all", "max_slowdown": None}])
+def test_networks_over_images_are_close(options: dict[str, Any], tmp_path: Path) -> None:
+    """No result is written over an operand that is still read: plans overlap them as they can."""
+    for seed in range(24):
+        network = ImageNetwork(seed)
+        graph, feed = network.graph, network.feed()
+        with ap.Executor(graph, ap.plan(graph, target="numpy", optimize="none")) as executor:
+            wanted = executor.run(feed)
+        files = generated(graph, ap.plan(graph, target="c-code", **options), name="model")
+        program = CodeProgram(graph, files, tmp_path / str(seed), flags=["-O0", *SANITIZERS])
+        for made in program.run([feed, feed]):
+            for name, array in wanted.items():
+                np.testing.assert_allclose(made[name], array, 1e-3, 1e-4, err_msg=f"{seed} {name}")
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet", "unet", "vit"])

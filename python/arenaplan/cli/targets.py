@@ -66,6 +66,7 @@ def _row(target: Target) -> dict[str, Any]:
         "several_spaces": target.several_spaces,
         "caller_memory": target.caller_memory,
         "early_writes": target.early_writes,
+        "strip_axis": target.strip_axis,
         "scratch": target.scratch,
         "fixed": target.fixed,
     }

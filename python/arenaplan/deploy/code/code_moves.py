@@ -237,7 +237,7 @@ def _alike(origins: np.ndarray, count: int) -> bool:
     size = count // len(planes)
     ahead = np.where(planes[:1] < 0, 0, size * np.arange(len(planes))[:, None])
     is_inside = count % len(planes) == 0 and planes[0].max() < size
-    return 1 < len(planes) and is_inside and np.array_equal(planes, planes[:1] + ahead)
+    return len(planes) > 1 and is_inside and np.array_equal(planes, planes[:1] + ahead)
 
 
 def _by_planes(site: CodeSite, position: int) -> Emit:

@@ -21,7 +21,7 @@ from arenaplan.run.cuda.lowering.site import (
     unreal,
 )
 from arenaplan.run.cuda.text import literal, row_major, strided_index
-from arenaplan.run.numpy.kernels.pieces import normalized_axis, numbers
+from arenaplan.run.numpy.kernels.pieces import box_of, normalized_axis, numbers
 from arenaplan.run.numpy.registry import Signature
 
 
@@ -115,7 +115,7 @@ def slice_(r: Reading, x: np.ndarray) -> np.ndarray:
         else:
             start, stop = min(max(start, 0), size - 1), min(max(stop, -1), size - 1)
             index[axis] = slice(start, None if stop < 0 else stop, step)
-    return x[(*index, ...)]
+    return box_of(x, index)
 
 
 @_view("Split", accepts=_are_known(1))

@@ -13,6 +13,7 @@ import numpy as np
 from arenaplan.base.errors import ShapeMismatch, UnsupportedOp
 from arenaplan.run.numpy.cuts import CONCAT, RESHAPE, TRANSPOSE
 from arenaplan.run.numpy.kernels.pieces import (
+    box_of,
     check_shape,
     copy,
     in_sequence,
@@ -157,7 +158,7 @@ def _sliced(step: Step) -> np.ndarray:
     for axis, start, stop, stride in zip(axes, starts, stops, steps, strict=True):
         axis = normalized_axis(step, axis, x.ndim)
         index[axis] = _slice_of(x.shape[axis], start, stop, stride)
-    view = x[(*index, ...)]
+    view = box_of(x, index)
     if view.shape != y.shape:
         raise ShapeMismatch(
             f"node {step.signature.name!r} (Slice) selects shape {view.shape} for {y.shape}"
@@ -305,12 +306,12 @@ def _padding(step: Step) -> Run | None:
     value = _fill_value(step)
     work: list[Run | None] = []
     for box in product(*axes):
-        target = y[(*(segment.target for segment in box), ...)]
-        index = [segment.source for segment in box]
-        if None in index:
+        target = box_of(y, [segment.target for segment in box])
+        index = [segment.source for segment in box if segment.source is not None]
+        if len(index) < len(box):
             work.append(partial(np.copyto, target, value))
         else:
-            work.append(copy(x[(*index, ...)], target))
+            work.append(copy(box_of(x, index), target))
     return in_sequence(*work)
 
 

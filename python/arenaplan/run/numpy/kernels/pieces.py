@@ -146,6 +146,13 @@ def address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def box_of(array: np.ndarray, spans: Iterable[slice]) -> np.ndarray:
+    """Return a part as a view; that of a scalar is one, too."""
+    index: list[Any] = [*spans, ...]
+    part: np.ndarray = array[tuple(index)]
+    return part
+
+
 def in_sequence(*work: Run | None) -> Run | None:
     """Return one function that does all ``work`` in turn."""
     todo = [run for run in work if run is not None]

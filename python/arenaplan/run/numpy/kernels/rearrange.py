@@ -12,6 +12,7 @@ import numpy as np
 
 from arenaplan.base.errors import fault
 from arenaplan.run.numpy.kernels.pieces import (
+    box_of,
     check_shape,
     copy,
     in_sequence,
@@ -110,7 +111,7 @@ def center_crop_pad(step: Step) -> Run | None:
     zeros = (
         partial(y.fill, 0) if any(m > n for m, n in zip(y.shape, x.shape, strict=True)) else None
     )
-    moved = copy(x[(*source, ...)], y[(*target, ...)])
+    moved = copy(box_of(x, source), box_of(y, target))
     return in_sequence(when_known(step, (1,), check), zeros, moved)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from arenaplan.run.numpy.kernels.pieces import copy, in_sequence, operand, present, result
+from arenaplan.run.numpy.kernels.pieces import box_of, copy, in_sequence, operand, present, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 from arenaplan.run.numpy.tflite.tflite_facts import (
     DOMAIN,
@@ -258,7 +258,7 @@ def inside_of(signature: Signature, shape: Sequence[int], y: np.ndarray) -> np.n
     if len(amounts) != len(shape) or any(min(pair) < 0 for pair in amounts):
         raise refused(signature, "its amounts do not fit its operand")
     ends = zip(amounts, shape, strict=True)
-    inner: np.ndarray = y[(*(slice(before, before + dim) for (before, _), dim in ends), ...)]
+    inner = box_of(y, (slice(before, before + dim) for (before, _), dim in ends))
     if inner.shape != tuple(shape):
         raise refused(signature, "its result is too small")
     return inner
