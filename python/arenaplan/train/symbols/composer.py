@@ -10,6 +10,7 @@ from onnx import AttributeProto, ModelProto, helper, numpy_helper
 
 from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOperand, UnknownShape
+from arenaplan.base.free_names import free_name
 from arenaplan.base.quoting import quoted
 from arenaplan.formats import load
 from arenaplan.formats.onnx.budget import ImportBudget
@@ -270,11 +271,7 @@ class Operators:
         for value in values[self._seen :]:
             self._names.add(value.name)
         self._seen = len(values)
-        free, number = name, 0
-        while free in self._names:
-            number += 1
-            free = f"{name}_{number}"
-        return free
+        return free_name(name, self._names)
 
     def _next(self, kind: str) -> str:
         """Return the name for the next unnamed node of a kind."""
