@@ -488,6 +488,15 @@ class OnnxWalk:
         assert made is not None
         return made
 
+    def stacked(self, rows: Sequence[OnnxOperand], name: str, axis: int) -> OnnxOperand:
+        """Return rows that are joined along a new axis."""
+        where = OnnxOperand(f"{name}.axis", (1,), "int64", np.array([axis]), True)
+        parts = [
+            self.apply("Unsqueeze", [row, where], self.unique(f"{name}.{number}"))
+            for number, row in enumerate(rows)
+        ]
+        return self.apply("Concat", parts, name, axis=axis)
+
     @contextmanager
     def deeper(self, op: Op) -> Iterator[None]:
         """
