@@ -31,7 +31,7 @@ from arenaplan.train.symbols.composer import (
     protos_of,
     results_of,
 )
-from arenaplan.train.symbols.relations import BROADCASTS, PartialShape, Sizes, relate
+from arenaplan.train.symbols.relations import BROADCASTS, RELATIONS, PartialShape, Sizes
 from arenaplan.train.symbols.vertex import Entry, Vertex, checked_names, entry_name, topological
 
 _DEFAULT = "float32"
@@ -70,7 +70,6 @@ class _Inference:
         self._sizes: dict[tuple[Vertex, int], Sizes] = {}
         self._dtypes: dict[tuple[Vertex, int], str] = {}
         self._names: dict[str, tuple[Vertex, int]] = {}
-        self._changed = False
         for vertex in self._vertices:
             for index in range(vertex.outputs):
                 name = entry_name(Entry(vertex, index))
@@ -108,8 +107,7 @@ class _Inference:
 
     def _learn(self, vertex: Vertex, index: int, shape: PartialShape, where: Vertex | None) -> None:
         try:
-            if self._sizes[vertex, index].learn(shape):
-                self._changed = True
+            self._sizes[vertex, index].learn(shape)
         except ShapeMismatch as error:
             raise _at(where, error) from None
 
@@ -163,9 +161,9 @@ class _Inference:
 
     def _sweep(self) -> None:
         """Sweep forward and backward until no fact changes."""
-        self._changed = True
-        while self._changed:
-            self._changed = False
+        before: list[PartialShape] | None = None
+        while before != (known := [sizes.shape for sizes in self._sizes.values()]):
+            before = known
             for vertex in self._vertices:
                 self._forward(vertex)
                 self._relate(vertex)
@@ -227,13 +225,13 @@ class _Inference:
 
     def _relate(self, vertex: Vertex) -> None:
         """Apply the relations that hold in both directions."""
-        if vertex.schema is None:
+        relation = RELATIONS.get("" if vertex.schema is None else vertex.schema.table_name)
+        if relation is None:
             return
         inputs = [None if e is None else self._sizes[e.vertex, e.output] for e in vertex.inputs]
         outputs = [self._sizes[vertex, index] for index in range(vertex.outputs)]
         try:
-            if relate(vertex.schema, vertex.attributes, inputs, outputs):
-                self._changed = True
+            relation(vertex.attributes, inputs, outputs)
         except ShapeMismatch as error:
             raise _at(vertex, error) from None
 
