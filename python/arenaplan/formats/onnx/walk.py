@@ -35,7 +35,6 @@ from arenaplan.formats.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.formats.onnx.evaluate import evaluator_of
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import domain_name, read_versions, version_of
-from arenaplan.formats.onnx.fill import fill
 from arenaplan.formats.onnx.frames import (
     Frame,
     FunctionKey,
@@ -153,7 +152,7 @@ class OnnxWalk:
         types = declared_types(graph.value_info, graph.output)
         nodes = with_narrow_moves(graph, versions.get("", 1))
         nodes, self._twice = with_real_sums(nodes, graph, versions, scope)
-        self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
+        self._main = Frame(iter(nodes), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
         """Prepare to build the graph for a graph in the model."""
@@ -488,6 +487,15 @@ class OnnxWalk:
         (made,) = self._fold(op, results, [name]) or self._emit(op, results, [name])
         assert made is not None
         return made
+
+    def stacked(self, rows: Sequence[OnnxOperand], name: str, axis: int) -> OnnxOperand:
+        """Return rows that are joined along a new axis."""
+        where = OnnxOperand(f"{name}.axis", (1,), "int64", np.array([axis]), True)
+        parts = [
+            self.apply("Unsqueeze", [row, where], self.unique(f"{name}.{number}"))
+            for number, row in enumerate(rows)
+        ]
+        return self.apply("Concat", parts, name, axis=axis)
 
     @contextmanager
     def deeper(self, op: Op) -> Iterator[None]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from arenaplan.base.errors import NotAModel, fault
+from arenaplan.base.model_files import read_file
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
@@ -165,40 +162,8 @@ def read_bytes(source: Source) -> tuple[bytes, Path | None]:
     """
     if isinstance(source, bytes):
         return source, None
-    path, kept = Path(source), _KEPT.get()
-    if kept is not None and path in kept:
-        return kept[path], path
-    with open(path, "rb", opener=_open_at_once) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise NotAModel(f"{str(path)!r} is not a plain file")
-        if status.st_size > MAX_FILE:
-            raise fault(
-                "ModelTooLarge",
-                f"{str(path)!r} has {status.st_size} bytes; the format allows {MAX_FILE}",
-            )
-        content = file.read()
-    if kept is not None:
-        kept[path] = content
-    return content, path
-
-
-_KEPT: ContextVar[dict[Path, bytes] | None] = ContextVar("arenaplan_kept", default=None)
-
-
-@contextmanager
-def read_once() -> Iterator[None]:
-    """Read each file once in a block, so that all figures are of one content."""
-    token = _KEPT.set({})
-    try:
-        yield
-    finally:
-        _KEPT.reset(token)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, for example for a pipe's writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    path = Path(source)
+    return read_file(path, MAX_FILE), path
 
 
 def parse(data: bytes) -> TfliteModel:
