@@ -287,10 +287,6 @@ _SUM: Final = "float sum = 0.0f;"
 _REDUCED: Final = {
     "Mean": (_SUM, "sum += number;", "*y++ = sum / c->count;"),
     "Sum": (_SUM, "sum += number;", "*y++ = sum;"),
-    "L1": (_SUM, "sum += fabsf(number);", "*y++ = sum;"),
-    "L2": (_SUM, "sum += number * number;", "*y++ = sqrtf(sum);"),
-    "LogSum": (_SUM, "sum += number;", "*y++ = logf(sum);"),
-    "SumSquare": (_SUM, "sum += number * number;", "*y++ = sum;"),
     "Prod": ("float product = 1.0f;", "product *= number;", "*y++ = product;"),
     "Max": (
         "float most = -INFINITY;",

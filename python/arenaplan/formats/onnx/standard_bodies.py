@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
+import numpy as np
 from onnx import FunctionProto
 
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
+from arenaplan.formats.onnx.rules.reduce_rules import reduced_axes
 from arenaplan.formats.onnx.symbol_schema import TRAINING
 from arenaplan.formats.onnx.tensors import DTYPE_CODES
 
@@ -40,10 +42,50 @@ def _standardized(body: BodyBuilder) -> FunctionProto:
     centered = body("Sub", x, body("ReduceMean", x, where, keepdims=1))
     squares = body("ReduceSumSquare", centered, where, keepdims=1)
     variance = body("Mul", squares, _like(body, 1 / max(count, 1)))
-    is_zero = body("Equal", variance, _like(body, 0))  # A root has an infinite slope there.
-    root = body("Sqrt", body("Where", is_zero, _like(body, 1), variance))
-    deviation = body("Where", is_zero, _like(body, 0), root)
+    deviation = _root(body, variance, op.input(0).dtype)
     return body.function(body("Div", centered, body("Add", deviation, _like(body, 1e-9))))
+
+
+def _sum_of_converted(body: BodyBuilder) -> FunctionProto:
+    """A sum of converted elements, converted again, in a type that holds the sum."""
+    op, x, known = body.op, body.name(0), body.op.input(0)
+    kind, rank = op.type.removeprefix("Reduce"), len(known.shape)
+    axes = reduced_axes(op, rank)
+    is_root = kind not in ("L1", "SumSquare")
+    dtype = known.dtype if known.dtype.startswith("float") else ("float64" if is_root else "")
+    dtype = {"float16": "float32", "bfloat16": "float32"}.get(known.dtype, dtype or known.dtype)
+    if dtype != known.dtype:
+        x = body("Cast", x, to=DTYPE_CODES[dtype])
+
+    def reduced(reduction: str, each: str, keepdims: int) -> str:
+        return body(reduction, each, body.constant(axes), keepdims=keepdims) if axes else each
+
+    keepdims, top = int(op.flag("keepdims", default=True)), ""
+    if kind == "LogSumExp":
+        limits = np.finfo(dtype)  # Infinity minus infinity would be no number.
+        bounds = [body.constant(bound, dtype) for bound in (limits.min, limits.max)]
+        top = body("Clip", reduced("ReduceMax", x, 1), *bounds)
+        x = body("Exp", body("Sub", x, top))
+    elif kind == "L1":
+        x = body("Abs", x)
+    elif kind != "LogSum":
+        x = body("Mul", x, x)
+    y = reduced("ReduceSum", x, keepdims)
+    if is_root:
+        y = _root(body, y, dtype) if kind == "L2" else body("Log", y)
+    if top:
+        kept = body.constant(axes)
+        y = body("Add", y, top if keepdims or not axes else body("Squeeze", top, kept))
+    if dtype != known.dtype:
+        y = body("Cast", y, to=DTYPE_CODES[known.dtype])
+    return body.function(y)
+
+
+def _root(body: BodyBuilder, x: str, dtype: str) -> str:
+    """Return the root of numbers that are not negative, with a slope of 0 at 0."""
+    sign = body("Sign", x)
+    above = body("Max", x, body("Sub", body.constant(1, dtype), sign))
+    return body("Mul", body("Sqrt", above), sign)
 
 
 def _first_maximum(body: BodyBuilder) -> FunctionProto:
@@ -193,6 +235,8 @@ STANDARD_BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "Hardmax": _first_maximum,
         "LpNormalization": _divided_by_norm,
         "MeanVarianceNormalization": _standardized,
+        **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum"), _sum_of_converted),
+        **dict.fromkeys(("ReduceLogSumExp", "ReduceSumSquare"), _sum_of_converted),
         "SpaceToDepth": _blocks,
         "SwiGLU": _swiglu,
     },
