@@ -10,6 +10,7 @@ import numpy as np
 from onnx import FunctionProto
 
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
+from arenaplan.formats.onnx.einsum_body import einsum
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
 from arenaplan.formats.onnx.rules.reduce_rules import reduced_axes
 from arenaplan.formats.onnx.symbol_schema import TRAINING
@@ -232,6 +233,7 @@ STANDARD_BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
     "": {
         "Bernoulli": _drawn,
         "DepthToSpace": _blocks,
+        "Einsum": einsum,
         "Hardmax": _first_maximum,
         "LpNormalization": _divided_by_norm,
         "MeanVarianceNormalization": _standardized,
