@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from arenaplan.base.errors import fault
+from arenaplan.graph.ops.window_ops import Axis, taps
 from arenaplan.run.numpy.kernels.pieces import (
     check_shape,
     copy,
@@ -126,37 +125,22 @@ def col2im(step: Step) -> Run | None:
         dilations = list(step.attributes.get("dilations") or [1] * rank)
         pads = list(step.attributes.get("pads") or [0] * (2 * rank))
         check_shape(step, (len(x), x.shape[1] // prod(block), *image))
-        counts = [
-            (image[k] + pads[k] + pads[rank + k] - dilations[k] * (block[k] - 1) - 1) // strides[k]
-            + 1
-            for k in range(rank)
-        ]
+        axes = []
+        for k, (size, extent) in enumerate(zip(image, block, strict=True)):
+            room = size + pads[k] + pads[rank + k] - dilations[k] * (extent - 1) - 1
+            out = room // strides[k] + 1
+            axes.append(Axis(size, out, extent, strides[k], dilations[k], pads[k]))
+        counts = [axis.out for axis in axes]
         if prod(counts) != x.shape[2] or min(counts, default=1) < 1:
             raise invalid(step, f"{x.shape[2]} columns for windows {counts}")
         columns = x.reshape(len(x), -1, *block, *counts)
         work: list[Run | None] = [partial(y.fill, 0)]
-        for place in product(*map(range, block)):
-            cuts = [
-                _covered(place[k] * dilations[k] - pads[k], strides[k], counts[k], image[k])
-                for k in range(rank)
-            ]
-            part: Any = columns[(..., *place, *(of for of, _ in cuts))]  # type: ignore[arg-type]
-            target: Any = y[(..., *(at for _, at in cuts))]  # type: ignore[arg-type]
-            if part.size:
-                work.append(partial(np.add, target, part, target))
+        for tap, read, write in taps(axes):
+            target = y[(..., *read)]
+            work.append(partial(np.add, target, columns[(..., *tap, *write)], target))
         return in_sequence(*work)
 
     return when_known(step, (1, 2), prepare)
-
-
-def _covered(first: int, stride: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return the windows that have an element inside an axis, and these elements."""
-    start = max(0, -(first // stride))
-    stop = min(count, (length - 1 - first) // stride + 1)
-    if stop <= start:
-        return slice(0), slice(0)
-    begin = first + start * stride
-    return slice(start, stop), slice(begin, begin + (stop - start - 1) * stride + 1, stride)
 
 
 @kernel("MaxUnpool", since=9)
