@@ -126,6 +126,46 @@ def _blocks(body: BodyBuilder) -> FunctionProto:
     return body.function(body.reshape(moved, *made))
 
 
+def _cropped_or_padded(body: BodyBuilder) -> FunctionProto:
+    """Cut as much off both ends of some axes, or add as much, as a shape asks for."""
+    op, shape, axes = body.op, body.op.input(0).shape, body.op.integers("axes")
+    wanted = list(shape)
+    chosen = range(len(shape)) if axes is None else op.axes(axes, len(shape))
+    sizes = op.numbers(1)
+    if len(sizes) != len(chosen):
+        raise op.error(ShapeMismatch, f"shape {sizes} is for {len(chosen)} axes")
+    for axis, size in zip(chosen, sizes, strict=True):
+        wanted[axis] = size
+    pairs = list(zip(shape, wanted, strict=True))
+    cut = [max(have - want, 0) // 2 for have, want in pairs]
+    ends = [first + min(pair) for first, pair in zip(cut, pairs, strict=True)]
+    before = [max(want - have, 0) // 2 for have, want in pairs]
+    after = [max(want - have, 0) - b for (have, want), b in zip(pairs, before, strict=True)]
+    kept = body("Slice", body.name(0), body.constant(cut), body.constant(ends))
+    return body.function(body("Pad", kept, body.constant([*before, *after])))
+
+
+def _grid(body: BodyBuilder) -> FunctionProto:
+    """The positions in a regular grid after an affine transformation."""
+    op, (count, *matrix) = body.op, body.dims(0, 3)
+    batch, _, *space = op.numbers(1)
+    rank = len(space)
+    if (batch, *matrix) != (count, rank, rank + 1):
+        raise op.error(ShapeMismatch, f"{matrix} transformations for a grid {space}")
+    wide = body.reshape(body.name(0), count, *(1 for _ in space), rank, rank + 1)
+    columns = body.split(wide, rank + 2, *(1 for _ in range(rank + 1)))
+    *columns, total = (body.reshape(x, count, *(1 for _ in space), rank) for x in columns)
+    for axis, column in zip(range(rank)[::-1], columns, strict=True):  # The last axis comes first.
+        length = space[axis]
+        line = (np.arange(length) * 2 + 1) / max(length, 1) - 1
+        if op.flag("align_corners"):
+            line = np.linspace(-1, 1, length) if length > 1 else np.full(length, -1.0)
+        shape = [-1, *(1 for _ in range(rank - axis))]
+        step = body.reshape(body.constant(line, op.input(0).dtype), *shape)
+        total = body("Add", total, body("Mul", column, step))
+    return body.function(total)
+
+
 def _swiglu(body: BodyBuilder) -> FunctionProto:
     gate = body("Swish", body.name(0), alpha=body.number("alpha", 1.0))
     return body.function(body("Mul", gate, body.name(1)))
@@ -231,7 +271,9 @@ def _adam(
 
 STANDARD_BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
     "": {
+        "AffineGrid": _grid,
         "Bernoulli": _drawn,
+        "CenterCropPad": _cropped_or_padded,
         "DepthToSpace": _blocks,
         "Einsum": einsum,
         "Hardmax": _first_maximum,

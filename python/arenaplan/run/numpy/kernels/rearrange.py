@@ -16,7 +16,6 @@ from arenaplan.run.numpy.kernels.pieces import (
     in_sequence,
     invalid,
     normalized_axis,
-    numbers,
     operand,
     result,
     when_known,
@@ -84,33 +83,6 @@ def _spans(condition: np.ndarray) -> Iterator[tuple[int, int]]:
             start = None
     if start is not None:
         yield start, len(condition)
-
-
-@kernel("CenterCropPad", since=18)
-def center_crop_pad(step: Step) -> Run | None:
-    """Cut as much off both ends of some axes, or add as much, as a shape asks for."""
-    x, y = operand(step, 0), result(step)
-    axes = step.attributes.get("axes")
-    chosen = range(x.ndim) if axes is None else [normalized_axis(step, at, x.ndim) for at in axes]
-
-    def check() -> None:
-        wanted = list(x.shape)
-        for axis, size in zip(chosen, numbers(step, "", 1) or (), strict=True):
-            wanted[axis] = size
-        check_shape(step, wanted)
-
-    source: list[slice] = []
-    target: list[slice] = []
-    for have, want in zip(x.shape, y.shape, strict=True):
-        cut, border = max(have - want, 0) // 2, max(want - have, 0) // 2
-        count = min(have, want)
-        source.append(slice(cut, cut + count))
-        target.append(slice(border, border + count))
-    zeros = (
-        partial(y.fill, 0) if any(m > n for m, n in zip(y.shape, x.shape, strict=True)) else None
-    )
-    moved = copy(x[tuple(source)], y[tuple(target)])
-    return in_sequence(when_known(step, (1,), check), zeros, moved)
 
 
 @kernel("Col2Im", since=18)
