@@ -81,15 +81,6 @@ CASES = [
     Case("Resize", [X, None, None, ints(4, 500, 600)], (4, 500, 600), attributes={"mode": "cubic"}),
     Case("QuantizeLinear", [X, Random(shape=(300,)), Random("uint8", (300,))], dtype="uint8"),
     Case("DequantizeLinear", [Random("int8"), Random(shape=(300,)), Random("int8", (300,))]),
-    Case(
-        "RotaryEmbedding",
-        [
-            Random(shape=(2, 8, 300, 64)),
-            *[Random(shape=(400, 32))] * 2,
-            Random("int64", (2, 300), 400),
-        ],
-        (2, 8, 300, 64),
-    ),
     Case("Range", [np.array(bound, np.float32) for bound in (0, 300_000, 1)], (300_000,)),
 ]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import FunctionProto
 
-from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.formats.onnx.einsum_body import einsum
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
 from arenaplan.formats.onnx.rules.reduce_rules import reduced_axes
@@ -166,6 +166,43 @@ def _grid(body: BodyBuilder) -> FunctionProto:
     return body.function(total)
 
 
+def _turned(body: BodyBuilder) -> FunctionProto:
+    """Turn pairs of elements of each head by angles that depend on the position."""
+    op, shape = body.op, body.op.input(0).shape
+    interleaved, heads = op.flag("interleaved"), op.integer("num_heads", 0)
+    if len(shape) not in (3, 4):
+        raise op.error(ShapeMismatch, f"input 0 of shape {shape} has neither 3 nor 4 dimensions")
+    if len(shape) == 3 and (heads < 1 or shape[2] % heads):
+        raise op.error(InvalidAttribute, f"num_heads is {heads} for {shape[2]} elements")
+    split = shape if len(shape) == 4 else (*shape[:2], heads, shape[2] // heads)
+    width = split[3]
+    pairs, odd = divmod(op.integer("rotary_embedding_dim", 0) or width, 2)
+    if odd or not 0 < 2 * pairs <= width:
+        raise op.error(InvalidOperand, f"{2 * pairs + odd} of {width} elements cannot be turned")
+    x, across = body.reshape(body.name(0), *split), body.constant([1 if len(shape) == 4 else 2])
+    angles = [
+        body("Gather", body.name(at), body.name(3)) if body.name(3) else body.name(at)
+        for at in (1, 2)
+    ]
+    cos, sin = (body("Unsqueeze", angle, across) for angle in angles)
+    left = [width - 2 * pairs] if width > 2 * pairs else []
+    if interleaved:
+        whole, *rest = body.split(x, 3, 2 * pairs, *left)
+        halves = body.split(body.reshape(whole, *split[:3], pairs, 2), 4, 1, 1)
+        first, second = (body.reshape(half, *split[:3], pairs) for half in halves)
+    else:
+        first, second, *rest = body.split(x, 3, pairs, pairs, *left)
+    made = [
+        body("Sub", body("Mul", first, cos), body("Mul", second, sin)),
+        body("Add", body("Mul", second, cos), body("Mul", first, sin)),
+    ]
+    if interleaved:
+        last = body.constant([4])
+        both = body("Concat", *(body("Unsqueeze", half, last) for half in made), axis=4)
+        made = [body.reshape(both, *split[:3], 2 * pairs)]
+    return body.function(body.reshape(body("Concat", *made, *rest, axis=3), *shape))
+
+
 def _swiglu(body: BodyBuilder) -> FunctionProto:
     gate = body("Swish", body.name(0), alpha=body.number("alpha", 1.0))
     return body.function(body("Mul", gate, body.name(1)))
@@ -281,6 +318,7 @@ STANDARD_BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "MeanVarianceNormalization": _standardized,
         **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum"), _sum_of_converted),
         **dict.fromkeys(("ReduceLogSumExp", "ReduceSumSquare"), _sum_of_converted),
+        "RotaryEmbedding": _turned,
         "SpaceToDepth": _blocks,
         "SwiGLU": _swiglu,
     },
