@@ -31,8 +31,9 @@ from arenaplan.run.cuda.lowering.site import (
 )
 from arenaplan.run.cuda.rates import BYTES, LAUNCH, PRODUCT
 from arenaplan.run.cuda.text import c_type, literal, row_major, wide
+from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.pool import pool_axes
-from arenaplan.run.numpy.kernels.windows import auto_pad_of, ints, window_axes
+from arenaplan.run.numpy.kernels.windows import window_axes
 from arenaplan.run.numpy.registry import Signature, Tensor
 
 _FEW: Final = 8
@@ -418,49 +419,31 @@ def _columns(
 # -- transposed convolution -----------------------------------------------------------------
 
 
-def _is_plain(signature: Signature) -> bool:
-    return (
-        _is_float(signature)
-        and auto_pad_of(signature) == "NOTSET"
-        and not signature.attributes.get("output_shape")
-        and len(_tensors(signature)[0].shape) >= 3
-    )
-
-
-@rule("ConvTranspose", kind=Kind.WINDOW, accepts=_is_plain)
+@rule("ConvTranspose", kind=Kind.WINDOW, accepts=_is_wide)
 def transposed_convolution(r: Reading, index: str) -> str:
     """Return the sum over the elements of the image whose window has an element."""
     text, image, weights = r.text, r.tensor(0).shape, r.tensor(1).shape
-    rank, groups = len(image) - 2, _groups(r.signature)
-    strides = ints(r.signature, "strides", [1] * rank)
-    dilations = ints(r.signature, "dilations", [1] * rank)
-    before = ints(r.signature, "pads", [0] * (2 * rank))[:rank]
-    kernel, outs, pixels = weights[2:], r.shape[2:], prod(r.shape[2:])
-    of_group, made = image[1] // groups, weights[1]
+    sizes = transposed_geometry(r.signature)
+    pixels, of_group, made = prod(r.shape[2:]), sizes.fan_in, sizes.fan_out
     channel = text.let("int", f"{index} / {pixels} % {r.shape[1]}")
     first = text.let("int", f"{channel} / {made} * {of_group}")
     batch = text.let("int", f"{index} / {pixels * r.shape[1]} * {image[1]}")
     total = _sum(r, r.element(2, channel) if r.has(2) else None)
     with ExitStack() as stack:
-        steps, places, tests = [], [], []
-        for d in range(rank):
-            stack.enter_context(text.block(f"for (int k{d} = 0; k{d} < {kernel[d]}; ++k{d})"))
-            stride = row_major(outs)[d]
-            at = text.let(
-                "int",
-                f"({index} / {stride}) % {outs[d]} + {before[d]} - k{d} * {dilations[d]}",
-            )
-            tests.append(
-                f"{at} >= 0 && {at} % {strides[d]} == 0 && {at} / {strides[d]} < {image[2 + d]}"
-            )
-            places.append(f"({at} / {strides[d]})")
-            steps.append(f"k{d}")
+        places, tests = [], []
+        for d, (axis, inner) in enumerate(zip(sizes.axes, row_major(r.shape[2:]), strict=True)):
+            stack.enter_context(text.block(f"for (int k{d} = 0; k{d} < {axis.kernel}; ++k{d})"))
+            moved = f"{axis.before} - k{d} * {axis.dilation}"
+            at = text.let("int", f"({index} / {inner}) % {axis.size} + {moved}")
+            place = f"{at} / {axis.stride}"
+            tests.append(f"{at} >= 0 && {at} % {axis.stride} == 0 && {place} < {axis.out}")
+            places.append(f"({place})")
         stack.enter_context(text.block(f"if ({' && '.join(tests)})"))
         stack.enter_context(text.block(f"for (int c = 0; c < {of_group}; ++c)"))
-        place, tap = _position(places, image[2:]), _position(steps, kernel)
+        place = _position(places, image[2:])
+        tap = _position([f"k{d}" for d in range(len(places))], weights[2:])
         x = r.element(0, f"(({batch} + {first} + c) * {prod(image[2:])} + {place})")
-        w = r.element(
-            1, f"((({first} + c) * {made} + {channel} % {made}) * {prod(kernel)} + {tap})"
-        )
+        row = f"(({first} + c) * {made} + {channel} % {made})"
+        w = r.element(1, f"({row} * {sizes.taps} + {tap})")
         text.line(f"{total} += {x} * {w};")
     return total

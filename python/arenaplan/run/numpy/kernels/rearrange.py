@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from math import prod
 
@@ -59,30 +58,11 @@ def compress(step: Step) -> Run | None:
         raise invalid(step, f"a condition of {len(condition)} for {source.shape[along]} slices")
 
     def prepare() -> Run | None:
-        spans = list(_spans(condition))
-        count = sum(stop - start for start, stop in spans)
-        check_shape(step, (*source.shape[:along], count, *source.shape[along + 1 :]))
-        work, at, lead = [], 0, (slice(None),) * along
-        for start, stop in spans:
-            kept = slice(at, at + stop - start)
-            work.append(copy(source[(*lead, slice(start, stop))], y[(*lead, kept)]))
-            at = kept.stop
-        return in_sequence(*work)
+        kept = np.flatnonzero(condition)
+        check_shape(step, (*source.shape[:along], kept.size, *source.shape[along + 1 :]))
+        return partial(np.take, source, kept, along, y, "clip") if y.size else None
 
     return when_known(step, (1,), prepare)
-
-
-def _spans(condition: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges in which a condition holds."""
-    start = None
-    for at, holds in enumerate(condition):
-        if holds and start is None:
-            start = at
-        elif not holds and start is not None:
-            yield start, at
-            start = None
-    if start is not None:
-        yield start, len(condition)
 
 
 @kernel("Col2Im", since=18)
