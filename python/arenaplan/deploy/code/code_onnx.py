@@ -132,7 +132,6 @@ _BINARY: Final = {
     **{op: f"*p {symbol} *q" for op, symbol in ARITHMETIC.items()},
     **{op: combine("*p", "*q") for op, combine in FOLDS.items()},
     "Div": "*p / *q",
-    "Mean": "(*p + *q) / 2.0f",
     "PRelu": "*p < 0.0f ? *p * *q : *p",
     "Pow": "powf(*p, *q)",
 }

@@ -203,6 +203,11 @@ def _turned(body: BodyBuilder) -> FunctionProto:
     return body.function(body.reshape(body("Concat", *made, *rest, axis=3), *shape))
 
 
+def _mean(body: BodyBuilder) -> FunctionProto:
+    names = [body.name(at) for at in range(len(body.op.inputs))]
+    return body.function(body("Div", body("Sum", *names), _like(body, len(names))))
+
+
 def _swiglu(body: BodyBuilder) -> FunctionProto:
     gate = body("Swish", body.name(0), alpha=body.number("alpha", 1.0))
     return body.function(body("Mul", gate, body.name(1)))
@@ -315,6 +320,7 @@ STANDARD_BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
         "Einsum": einsum,
         "Hardmax": _first_maximum,
         "LpNormalization": _divided_by_norm,
+        "Mean": _mean,
         "MeanVarianceNormalization": _standardized,
         **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum"), _sum_of_converted),
         **dict.fromkeys(("ReduceLogSumExp", "ReduceSumSquare"), _sum_of_converted),
