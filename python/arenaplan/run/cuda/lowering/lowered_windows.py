@@ -235,31 +235,8 @@ def _with_bias(site: DeviceSite) -> list[Work]:
 @rule("Conv", kind=Kind.WORK, accepts=_is_of_single_pixels, whole=(0, 1))
 def convolution_of_pixels(site: DeviceSite) -> list[Work]:
     """Multiply the weights by the images, without a copy."""
-    image, shape = site.tensor(0).shape, site.sources.tensors[site.output].shape
-    pixels, groups = prod(shape[2:]), _groups(site.signature)
-    channels, made = image[1] // groups, shape[1] // groups
-    works = _with_bias(site)
-    for group in range(groups):
-        works.append(
-            DeviceProduct(
-                site.tensor(0).dtype,
-                made,
-                pixels,
-                channels,
-                Matrix(site.place(1), group * made * channels, channels, False, 0),
-                Matrix(site.place(0), group * channels * pixels, pixels, False, image[1] * pixels),
-                Matrix(
-                    site.sources.place(site.output),
-                    group * made * pixels,
-                    pixels,
-                    False,
-                    shape[1] * pixels,
-                ),
-                image[0],
-                beta=1.0 if site.has(2) else 0.0,
-            )
-        )
-    return works
+    pixels = prod(site.tensor(0).shape[2:])
+    return _multiplied(site, pixels, _most_at_once(site.signature), is_copied=False)
 
 
 def _column_bytes(signature: Signature) -> int:
@@ -311,53 +288,52 @@ def _is_wide(signature: Signature) -> bool:
 @rule("Conv", kind=Kind.WORK, accepts=_is_wide, whole=(1,), scratch=_declare_columns)
 def convolution(site: DeviceSite) -> list[Work]:
     """Copy windows to a matrix, some columns at a time, and multiply the weights by the matrix."""
+    weights, made = site.tensor(1).shape, site.sources.tensors[site.output].shape
+    rows, pixels = prod(weights[1:]), prod(made[2:])
+    fitting = site.scratch_bytes // max(rows * site.tensor(0).dtype.itemsize, 1)
+    items = min(max(fitting // max(pixels, 1), 1), _most_at_once(site.signature))
+    return _multiplied(site, min(fitting, pixels), items)
+
+
+def _multiplied(
+    site: DeviceSite, columns: int, items: int, *, is_copied: bool = True
+) -> list[Work]:
+    """
+    Return the products of weights and windows, and the copies of the windows, if any.
+
+    Parameters
+    ----------
+    columns, items : int
+        Columns of a window matrix, and number of matrices, that a product multiplies.
+    """
     image, dtype = site.tensor(0)
-    output = site.output
-    shape = site.sources.tensors[output].shape
-    axes = _conv_axes(site.signature)
+    shape, axes = site.sources.tensors[site.output].shape, _conv_axes(site.signature)
     pixels, groups = prod(shape[2:]), _groups(site.signature)
     channels, made = image[1] // groups, shape[1] // groups
-    rows = channels * prod(axis.kernel for axis in axes)
-    works = _with_bias(site)
+    rows, plane = channels * prod(axis.kernel for axis in axes), channels * prod(image[2:])
+    most, works = _most_at_once(site.signature), _with_bias(site)
     if not rows or not prod(shape):
         return works
-    matrix = site.scratch
-    assert matrix is not None
-    fitting = site.scratch_bytes // (rows * dtype.itemsize)
-    columns, most = min(fitting, pixels), _most_at_once(site.signature)
-    items = min(max(fitting // pixels, 1), most)
     for first in range(0, shape[0] * groups, most):
         for item in range(first, first + most, items):
             stack = min(items, first + most - item)
             for start in range(0, pixels, columns):
                 count = min(columns, pixels - start)
-                source = item * channels * prod(image[2:])
-                works.append(_columns(site, axes, rows, (source, start, count, stack)))
-                works.append(
-                    DeviceProduct(
-                        dtype,
-                        made,
-                        count,
-                        rows,
-                        Matrix(
-                            site.place(1),
-                            item % groups * made * rows,
-                            rows,
-                            False,
-                            made * rows if groups > 1 else 0,
-                        ),
-                        Matrix(matrix, 0, count, False, rows * count),
-                        Matrix(
-                            site.sources.place(output),
-                            item * made * pixels + start,
-                            pixels,
-                            False,
-                            made * pixels,
-                        ),
-                        stack,
-                        beta=1.0 if site.has(2) else 0.0,
-                    )
+                windows = Matrix(site.place(0), item * plane, pixels, False, plane)
+                if is_copied:
+                    assert site.scratch is not None
+                    part = item * plane, start, count, stack
+                    works.append(_columns(site, axes, rows, part))
+                    windows = Matrix(site.scratch, 0, count, False, rows * count)
+                distance = made * rows if groups > 1 else 0
+                weights = Matrix(site.place(1), item % groups * made * rows, rows, False, distance)
+                at = item * made * pixels + start
+                output = Matrix(site.sources.place(site.output), at, pixels, False, made * pixels)
+                beta = 1.0 if site.has(2) else 0.0
+                product = DeviceProduct(
+                    dtype, made, count, rows, weights, windows, output, stack, beta=beta
                 )
+                works.append(product)
     return works
 
 
