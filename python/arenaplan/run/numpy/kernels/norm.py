@@ -242,24 +242,16 @@ def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 
 @heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows, cut=ROWS)
-def layer_normalization(step: Step) -> Run | None:
-    """Normalize the elements behind an axis, then scale and shift."""
-    return _trailing_normalization(step, centered=True)
-
-
 @heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows, cut=ROWS)
-def rms_normalization(step: Step) -> Run | None:
-    """Divide the elements behind an axis by the root mean square, then scale."""
-    return _trailing_normalization(step, centered=False)
-
-
-def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
+def trailing_normalization(step: Step) -> Run | None:
+    """Divide the elements behind an axis by deviation or root mean square, then scale and shift."""
     source, output = operand(step, 0), result(step)
     normalized_axis(step, step.attributes.get("axis", -1), source.ndim)
     shape = _row_shape(step.signature)
     if shape is None:
         return None
     epsilon = step.attributes.get("epsilon", 1e-5)
+    centered = step.signature.op == "LayerNormalization"
     rows = _Rows(
         source.reshape(shape), output.reshape(shape), step.scratch(), epsilon, centered=centered
     )
