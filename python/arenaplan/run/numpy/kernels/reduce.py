@@ -39,17 +39,6 @@ def _axes(step: Step, x: np.ndarray) -> tuple[int, ...]:
     return tuple(sorted({normalized_axis(step, axis, x.ndim) for axis in axes}))
 
 
-def _reducing(step: Step, x: np.ndarray, y: np.ndarray, reduce: Reduce) -> Run | None:
-    """Return a function that reduces ``x`` into ``y``, over the axes known now or on each run."""
-
-    def prepare() -> Run | None:
-        axes = _axes(step, x)
-        kept = _check_reduced(step, x, axes)
-        return partial(reduce, x, axes, y.reshape(kept)) if y.size else None
-
-    return when_known(step, (1,), prepare)
-
-
 def _check_reduced(step: Step, x: np.ndarray, axes: Sequence[int]) -> list[int]:
     """Return the shape with 1 for reduced axes; the output may lack these dimensions."""
     kept = [1 if axis in axes else dim for axis, dim in enumerate(x.shape)]
@@ -110,8 +99,16 @@ def _extreme(function: np.ufunc, sign: int) -> Reduce:
     return reduce
 
 
-def _reduce_step(reduce: Reduce, step: Step) -> Run | None:
-    return _reducing(step, operand(step, 0), result(step), reduce)
+def _reducing(reduce: Reduce, step: Step) -> Run | None:
+    """Return a function that reduces over the axes known now or on each run."""
+    x, y = operand(step, 0), result(step)
+
+    def prepare() -> Run | None:
+        axes = _axes(step, x)
+        kept = _check_reduced(step, x, axes)
+        return partial(reduce, x, axes, y.reshape(kept)) if y.size else None
+
+    return when_known(step, (1,), prepare)
 
 
 for _op, _reduce in {
@@ -121,7 +118,7 @@ for _op, _reduce in {
     "ReduceMax": _extreme(np.maximum, 1),
     "ReduceMin": _extreme(np.minimum, -1),
 }.items():
-    kernel(_op, cut=REDUCED)(partial(_reduce_step, _reduce))
+    kernel(_op, cut=REDUCED)(partial(_reducing, _reduce))
 
 
 # -- running sums -------------------------------------------------------------------------
