@@ -89,7 +89,6 @@ _BINARY: Final = {
     **{op: f"*p {symbol} *q" for op, symbol in ARITHMETIC.items()},
     **{op: combine("*p", "*q") for op, combine in FOLDS.items()},
     "Div": "*p / *q",
-    "Mean": "(*p + *q) / 2.0f",
     "PRelu": "*p < 0.0f ? *p * *q : *p",
     "Pow": "powf(*p, *q)",
 }
@@ -243,10 +242,6 @@ def pool(site: CodeSite) -> Emit:
 _REDUCED: Final = {
     "Mean": ("0.0f", "sum + number", "sum"),
     "Sum": ("0.0f", "sum + number", "sum"),
-    "L1": ("0.0f", "sum + fabsf(number)", "sum"),
-    "L2": ("0.0f", "sum + number * number", "sqrtf(sum)"),
-    "LogSum": ("0.0f", "sum + number", "logf(sum)"),
-    "SumSquare": ("0.0f", "sum + number * number", "sum"),
     "Prod": ("1.0f", "sum * number", "sum"),
     "Max": ("-INFINITY", greater("number", "sum"), "sum"),
     "Min": ("INFINITY", less("number", "sum"), "sum"),

@@ -312,11 +312,6 @@ class OnnxWalk:
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         op.facts = facts
         op.origin = node_origin(node)
-        if kind in INLINED.get(domain, ()) and not any(isinstance(x, Pending) for x in inputs):
-            given = resolved_attributes(node.attribute, frame.bound)
-            body = body_of(op, given, frame.versions)
-            if body is not None:
-                return self._call(self._functions.define(op, body), frame, node, inputs)
         if domain or kind in BRANCHING:
             if not domain and any(outer not in scope for outer in captured(node)):
                 frame.sort(node)
@@ -328,32 +323,44 @@ class OnnxWalk:
                     tensor = StoredTensor(proto, shown, self._folder)
                     branch.own[inner] = stored_operand(tensor)
                 return self._named(branch)
-            if subgraphs(node) and (domain or kind not in BRANCHING):
+            is_known = kind in INLINED.get(domain, ()) or (kind in BRANCHING and not domain)
+            if subgraphs(node) and not is_known:
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
-        for output, operand in zip(outputs, self._results(frame, node, op), strict=True):
+        made = self._results(frame, node, op)
+        if isinstance(made, Frame):
+            return made
+        for output, operand in zip(outputs, made, strict=True):
             if output:
                 self._define(frame, output, operand, node)
         return None
 
-    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[OnnxOperand | None]:
+    def _results(
+        self, frame: Frame, node: NodeProto, op: Op
+    ) -> Sequence[OnnxOperand | None] | Frame:
         """
         Return a node's results; the node is added to the graph unless the results are constant.
+
+        For an operator that is replaced by a function, return the frame of the function.
         """
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         self.decider = None
-        if op.type in _SPECIAL and not op.domain:
-            self._has_items = self._has_items or op.type in SEQUENCES
-            try:
+        try:
+            if op.type in INLINED.get(op.domain, ()):
+                given = resolved_attributes(node.attribute, frame.bound)
+                body = body_of(op, given, frame.versions)
+                if body is not None:
+                    made = self._functions.define(op, body)
+                    return self._call(made, frame, node, list(op.inputs))
+            if op.type in _SPECIAL and not op.domain:
+                self._has_items = self._has_items or op.type in SEQUENCES
                 return self.common.flows(self, frame, op, names)
-            except DataDependent as dependent:
-                self.decider = dependent.operand
-                error = dependent.error
-                if error is None:
-                    error = op.error(
-                        UnknownShape,
-                        "it depends on data that is only known when the model runs",
-                    )
-                raise error from None
+        except DataDependent as dependent:
+            self.decider = dependent.operand
+            error = dependent.error
+            if error is None:
+                text = "it depends on data that is only known when the model runs"
+                error = op.error(UnknownShape, text)
+            raise error from None
         if self._has_items and any(isinstance(known, (Items, Absent)) for known in op.inputs):
             if op.type == "Identity":
                 return [op.input(0)]

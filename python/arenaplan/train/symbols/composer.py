@@ -275,7 +275,9 @@ class Operators:
 
     def _next(self, kind: str) -> str:
         """Return the name for the next unnamed node of a kind."""
-        taken = {node.name for node in self._graph.nodes} if kind not in self._counts else ()
+        # An operator that is a function has parts, which its name is ahead of.
+        nodes = self._graph.nodes if kind not in self._counts else ()
+        taken = {node.name.partition("/")[0] for node in nodes}
         number = self._counts.get(kind, 0)
         while (name := f"{kind}_{number}") in taken:
             number += 1

@@ -84,25 +84,6 @@ def _packed_product(op: Op) -> Sequence[Result]:
     return (((*a.shape[:-1], columns), a.dtype),)
 
 
-def _packed_rows(op: Op) -> Sequence[Result]:
-    """Rows from a table of small integers, with several packed in a byte if so typed."""
-    data, indices, scales = op.input(0), op.input(1), op.input(2)
-    rank = len(data.shape)
-    axis = op.axis(op.integer("gather_axis", 0), rank, "gather_axis")
-    blocked = op.axis(op.integer("quantize_axis", 1), rank, "quantize_axis")
-    length, bits = _blocks(op, (2, 4, 8)), op.integer("bits", 4)
-    shape = list(data.shape)
-    if data.dtype == "uint8":
-        shape[-1] *= 8 // bits
-    wanted = list(shape)
-    wanted[blocked] = -(-shape[blocked] // length)
-    if tuple(wanted) != scales.shape:
-        raise op.error(
-            ShapeMismatch, f"scales of shape {scales.shape}, not {tuple(wanted)}, for {shape}"
-        )
-    return (((*shape[:axis], *indices.shape, *shape[axis + 1 :]), scales.dtype),)
-
-
 def _experts(op: Op) -> Sequence[Result]:
     """Rows with unchanged shape; each expert has two or three layers."""
     is_packed = op.type == "QMoE"
@@ -143,7 +124,6 @@ def _experts(op: Op) -> Sequence[Result]:
 CONTRIB_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), _of_two),
     "FusedMatMul": _fused_matmul,
-    "GatherBlockQuantized": _packed_rows,
     "MatMulNBits": _packed_product,
     "MoE": _experts,
     "QGemm": _gemm,

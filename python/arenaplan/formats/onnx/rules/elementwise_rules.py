@@ -29,7 +29,7 @@ ARITHMETIC = (
 )
 # fmt: on
 COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-VARIADIC = ("Sum", "Max", "Min", "Mean")
+VARIADIC = ("Sum", "Max", "Min")
 
 
 def broadcast(op: Op, first: Shape, second: Shape) -> Shape:

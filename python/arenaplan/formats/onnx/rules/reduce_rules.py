@@ -10,12 +10,7 @@ from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
 from arenaplan.graph.ops import Shape
 
-# fmt: off
-REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-)
-# fmt: on
+REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 
 def product_shape(op: Op, a: Shape, b: Shape) -> Shape:

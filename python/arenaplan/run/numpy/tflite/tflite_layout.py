@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.numpy.kernels.pieces import box_of, copy, in_sequence, operand, present, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 from arenaplan.run.numpy.tflite.tflite_facts import (
@@ -226,12 +227,10 @@ def batch_parts(
             zip(starts, blocks, edges, strict=True), start=1
         ):
             # Element i in the batch is element i * block + start - before in the space.
-            shift = start - before
-            first = max(-(shift // block), 0)
-            stop = max(min(batch[axis], (space[axis] - 1 - shift) // block + 1), first)
+            side = Axis(space[axis], batch[axis], block, block, 1, before)
+            first, stop = side.positions(start)
             inner.append(slice(first, stop))
-            at = first * block + shift
-            outer.append(slice(at, at + (stop - first) * block, block))
+            outer.append(side.reads(start, first, stop) if first < stop else slice(0, 0))
         yield (number, *inner), (image, *outer)
 
 
@@ -305,9 +304,7 @@ def resize_nearest(step: Step) -> Run | None:
     def run() -> None:
         for image, made in zip(x, y, strict=True):
             for row, at in pairs:
-                line, target = image[row], made[at]
-                for column, place in zip(columns, target, strict=True):
-                    np.copyto(place, line[column])
+                np.take(image[row], columns, axis=0, out=made[at], mode="clip")
 
     return run
 
