@@ -7,7 +7,7 @@ gives each result element's origin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -31,7 +31,13 @@ from arenaplan.deploy.code.code_site import (
 )
 from arenaplan.deploy.code.code_sums import loops_of, reduced
 from arenaplan.deploy.code.code_text import Field
-from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
+from arenaplan.deploy.code.code_windows import (
+    LARGEST_OF,
+    MEAN_OF,
+    over_images,
+    taps_of,
+    window_of,
+)
 from arenaplan.graph.ops.window_ops import Axis
 from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY, clipped, greater, less
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
@@ -116,39 +122,6 @@ def _images(site: CodeSite, axes: Sequence[Axis]) -> tuple[Axis, Axis]:
     return both[0], both[1]
 
 
-def _window(rows: Axis, columns: Axis) -> dict[str, Field]:
-    """Return the fields of a window over single-channel images."""
-    return {
-        "height": rows.size,
-        "width": columns.size,
-        "depth": 1,
-        "made_width": columns.out,
-        "taps_h": rows.kernel,
-        "taps_w": columns.kernel,
-        "stride_h": rows.stride,
-        "stride_w": columns.stride,
-        "dilation_h": rows.dilation,
-        "dilation_w": columns.dilation,
-        "before_h": rows.before,
-        "before_w": columns.before,
-    }
-
-
-def _for_each(
-    count: int, sizes: tuple[int, int], call: Callable[[str, str], str]
-) -> Callable[[CodePart], list[str]]:
-    """Return a loop over images; ``call`` makes a statement from two pointers."""
-
-    def emit(part: CodePart) -> list[str]:
-        x, y = pointer(part, 0), part.output()
-        if count == 1:
-            return [call(x, y)]
-        made = call(f"{x} + image * {sizes[0]}", f"{y} + image * {sizes[1]}")
-        return [f"for (image = 0; image < {count}; ++image) {{", f"  {made}", "}"]
-
-    return emit
-
-
 def _weights(site: CodeSite) -> dict[str, Field]:
     """Return the fields for constant weights and bias."""
     weights, bias = site.signature.constant_data(1), site.signature.constant_data(2)
@@ -168,7 +141,7 @@ def _by_image(site: CodeSite, kernel: str, fields: dict[str, Field]) -> Emit:
     site.use(kernel)
     parameters = site.structure(kernel, fields | _weights(site))
     sizes = prod(x[1:]), prod(y[1:])
-    return _for_each(x[0], sizes, lambda x, y: f"{kernel}({parameters}, {x}, {y});")
+    return over_images(x[0], sizes, lambda _, x, y: f"{kernel}({parameters}, {x}, {y});")
 
 
 @_lowers("Conv")
@@ -176,7 +149,7 @@ def convolution(site: CodeSite) -> Emit:
     """Sums over windows, with constant weights."""
     _real(site)
     rows, columns = _images(site, window_axes(site.signature, site.input(1).shape[2:]))
-    fields: dict[str, Field] = {"window": _window(rows, columns), "made_height": rows.out}
+    fields: dict[str, Field] = {"window": window_of(rows, columns), "made_height": rows.out}
     return _by_image(site, "conv_planes", fields)
 
 
@@ -190,16 +163,7 @@ def transposed(site: CodeSite) -> Emit:
         "width": columns.out,
         "made_height": rows.size,
         "made_width": columns.size,
-        **{
-            f"{name}_{side}": value
-            for side, axis in (("h", rows), ("w", columns))
-            for name, value in (
-                ("taps", axis.kernel),
-                ("stride", axis.stride),
-                ("dilation", axis.dilation),
-                ("before", axis.before),
-            )
-        },
+        **taps_of(rows, columns),
     }
     return _by_image(site, "transposed_planes", fields)
 
@@ -229,12 +193,12 @@ def pool(site: CodeSite) -> Emit:
     words["KIND"] = "planes"
     function = f"{words['NAME']}_planes"
     site.use("pool", words, function)
-    parameters = site.structure(function, {"window": _window(rows, columns)})
+    parameters = site.structure(function, {"window": window_of(rows, columns)})
     shape = site.input(0).shape
     sizes = rows.size * columns.size, rows.out * columns.out
     rest = f"0, {rows.out}"
-    return _for_each(
-        prod(shape[:2]), sizes, lambda x, y: f"{function}({parameters}, {x}, 0, {y}, {rest});"
+    return over_images(
+        prod(shape[:2]), sizes, lambda _, x, y: f"{function}({parameters}, {x}, 0, {y}, {rest});"
     )
 
 
@@ -339,10 +303,9 @@ def softmax(site: CodeSite) -> Emit:
         raise site.refuse("it has no row")
     inner = 1 if is_old else prod(shape[axis + 1 :])
     depth = prod(shape[axis:]) // inner
-    site.use("softmax_f32")
     rows = prod(shape) // depth
     fields: dict[str, Field] = {"rows": rows, "depth": depth, "inner": inner, "beta": 1.0}
-    return whole_call("softmax_f32", site.structure("softmax_f32", fields), 0)
+    return whole_call(site, "softmax_f32", fields, 0)
 
 
 # -- normalization --------------------------------------------------------------------------------
@@ -369,8 +332,7 @@ def batch_normalization(site: CodeSite) -> Emit:
         "factors": site.constant("factors", factors.astype(np.float32)),
         "summands": site.constant("summands", (bias - mean * factors).astype(np.float32)),
     }
-    site.use("planes_scaled")
-    return whole_call("planes_scaled", site.structure("planes_scaled", fields), 0)
+    return whole_call(site, "planes_scaled", fields, 0)
 
 
 @_lowers("LRN")
@@ -392,8 +354,7 @@ def response_normalization(site: CodeSite) -> Emit:
         "exponent": float(attributes.get("beta", 0.75)),
         "bias": float(attributes.get("bias", 1.0)),
     }
-    site.use("lrn")
-    return whole_call("lrn", site.structure("lrn", fields), 0)
+    return whole_call(site, "lrn", fields, 0)
 
 
 @_lowers("LayerNormalization")

@@ -52,8 +52,7 @@ def lstm(site: CodeSite) -> Emit:
             )
             fields[name] = {"input": w, "hidden": r, "bias": bias}
         fields["clip"] = max(clip, 0.0)
-        site.use("lstm_f32")
-        return whole_call("lstm_f32", site.structure("lstm_f32", fields), 0, HIDDEN, CELL)
+        return whole_call(site, "lstm_f32", fields, 0, HIDDEN, CELL)
     return _integers(site, fields, clip)
 
 
@@ -109,5 +108,4 @@ def _integers(site: CodeSite, fields: dict[str, Field], clip: float) -> Emit:
         "RESCALE": "scaled_wide" if wide else "scaled",
     }
     function = f"lstm_{words['KIND']}"
-    site.use("lstm", words, function)
-    return whole_call(function, site.structure(function, fields), 0, HIDDEN, CELL)
+    return whole_call(site, function, fields, 0, HIDDEN, CELL, template="lstm", words=words)
