@@ -41,8 +41,8 @@ from arenaplan.tflite.reader.schema import (
     TensorField,
     TensorMapField,
 )
-from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteTensor, parse
-from arenaplan.tflite.rewrite.patch import Kept, Moved, NewConstant, NewTensor, Patch, Repeated
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
+from arenaplan.tflite.rewrite.patch import Kept, Moved, NewConstant, Patch, Repeated
 
 _INT32: Final = 2
 _VALID: Final = 1
@@ -170,7 +170,7 @@ class _Patched:
         self._contents: dict[tuple[int, ...], int] = {}
 
     def model(self) -> TfliteModel:
-        """Return the file, read again and compared."""
+        """Return the file, read again."""
         self._read_codes()
         tensors = [self._tensor(number) for number in self._order]
         operators = [self._operator(step) for step in self._patch.steps]
@@ -193,9 +193,7 @@ class _Patched:
         if ModelField.METADATA not in changes and ModelField.METADATA in self._root:
             changes[ModelField.METADATA] = []
         root = copied(self._root, MODEL_SCALARS, len(ModelField), changes)
-        written = parse(written_before(root, IDENTIFIER, self._model.data))
-        self._compare(written)
-        return written
+        return parse(written_before(root, IDENTIFIER, self._model.data))
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -383,54 +381,3 @@ class _Patched:
                 copied(table, _SIGNATURE_SCALARS, 5, changes) if changes else Old(table.at)
             )
         return found
-
-    # -- comparison ---------------------------------------------------------------------------
-
-    def _compare(self, written: TfliteModel) -> None:
-        """Refuse a written file that does not match the model and the patch."""
-        model, main = self._model, written.subgraphs[0]
-        old_tensors = all(
-            main.tensors[place] == self._main.tensors[number]
-            for place, number in enumerate(self._order)
-            if not self._patch.is_new(number)
-        )
-        new_tensors = all(
-            self._says(written, main.tensors[place], self._patch.new(number))
-            for place, number in enumerate(self._order)
-            if self._patch.is_new(number)
-        )
-        data = all(
-            model.content(index) == written.content(index) for index in range(len(model.buffers))
-        )
-        rest = (
-            model.subgraphs[1:] == written.subgraphs[1:]
-            and len(main.operators) == len(self._patch.steps)
-            and main.inputs == self._places(self._main.inputs)
-            and main.outputs == self._places(self._main.outputs)
-            and len(written.signatures) == len(model.signatures)
-            and model.description == written.description
-        )
-        operators = all(
-            step.operator < len(self._main.operators)
-            and operator.name == self._main.operators[step.operator].name
-            and operator.version == self._main.operators[step.operator].version
-            for step, operator in zip(self._patch.steps, main.operators, strict=False)
-            if not isinstance(step, Moved)
-        )
-        if not (old_tensors and new_tensors and data and rest and operators):
-            raise InternalError("the rewritten file does not say what the model and patch say")
-
-    def _says(
-        self, written: TfliteModel, tensor: TfliteTensor, new: NewTensor | NewConstant
-    ) -> bool:
-        """Return whether a written tensor matches the patch's new tensor."""
-        if isinstance(new, NewConstant):
-            content = struct.pack(f"<{len(new.values)}i", *new.values)
-            return written.content(tensor.buffer) == content and tensor.shape == new.shape
-        like = self._main.tensors[new.like]
-        return (
-            tensor.shape == new.shape
-            and tensor.type == like.type
-            and tensor.quantization == like.quantization
-            and not written.is_constant(tensor)
-        )

@@ -13,7 +13,6 @@ bytes are found by replaying the runtime's planner on the plan.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from arenaplan.base.quoting import quoted
 from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.rewritten_file import with_metadata
 from arenaplan.planner.planning import plan
-from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.offline import METADATA_NAME, packed_offsets, read_offsets
 from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
 from arenaplan.tflite.reader.tflite_tensors import unique_names
 from arenaplan.tflite.reader.timeline import (
@@ -52,7 +51,6 @@ from arenaplan.tflite.runtime.arena import (
 from arenaplan.tflite.runtime.build import REFERENCE, Build
 from arenaplan.tflite.runtime.greedy import ONLINE
 
-_VERSION: Final = 1
 _MAX_OFFSET: Final = 2**31 - 1
 
 
@@ -394,9 +392,7 @@ def embed(model: TfliteModel, offsets: Sequence[int], build: Build = REFERENCE) 
     check_plan(model, offsets, build, is_own=is_own)
     timeline = timeline_of(model)
     _check_variables(timeline, offsets)
-    content = struct.pack(
-        f"<3i{len(offsets)}i", _VERSION, len(model.subgraphs), len(offsets), *offsets
-    )
+    content = packed_offsets(offsets, len(model.subgraphs))
     data = with_metadata(model, METADATA_NAME, content)
     written = parse(data)
     if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from arenaplan.deploy.export.patched import order_of_tensors, patched_model
 from arenaplan.deploy.export.tflm import embed, plan_in_best_order
 from arenaplan.deploy.fitting.fit_options import FitOptions
 from arenaplan.tflite.proving.prover import proven_plan
-from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.offline import METADATA_NAME, packed_offsets, read_offsets
 from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
 from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.frontier import Frontier, RegionChoice, frontier
@@ -456,8 +455,7 @@ class _Search:
             *(placed.offsets[number] for number in order),
             *(ONLINE for graph in others for _ in graph.tensors),
         )
-        header = (1, len(self._model.subgraphs), len(offsets))
-        content = struct.pack(f"<{len(header) + len(offsets)}i", *header, *offsets)
+        content = packed_offsets(offsets, len(self._model.subgraphs))
         model = patched_model(self._model, patch, {METADATA_NAME: content})
         arena = total(model, offsets, build=self.options.build)
         return _Examined(regions, patch, model, offsets, placed, arena)
