@@ -137,7 +137,7 @@ def test_every_answer_shows_the_kernel_the_same_rows(is_same: bool) -> None:
 def test_strips_compute_the_same_bits_in_their_places(seed: int) -> None:
     model, program, regions = random_rewrite(seed)
     patch = patch_of(program, regions)
-    written = parse(patched(model, patch))
+    written = patched(model, patch)
     inputs = some_input(model, seed)
     expected = [array.tobytes() for array in evaluate(model, inputs)]
     assert [array.tobytes() for array in evaluate(written, inputs)] == expected
@@ -252,7 +252,7 @@ def test_concatenations_have_ten_operands_at_most() -> None:
     joins = [s for s in patch.steps if isinstance(s, Moved) and s.kind == "concat"]
     assert len(joins) == 4
     assert max(len(join.inputs) for join in joins) == 10
-    written = parse(patched(model, patch))
+    written = patched(model, patch)
     inputs = some_input(model, 0)
     assert evaluate(written, inputs)[0].tobytes() == evaluate(model, inputs)[0].tobytes()
 
@@ -286,7 +286,7 @@ def halves() -> tuple[TfliteModel, Any]:
     x = net.conv(x, 4, 1, 1, VALID)
     model = parse(net.file([x]))
     patch = patch_of(program_of(model), [SplitRegion(0, 1, (16,))])
-    return parse(patched(model, patch)), patch
+    return patched(model, patch), patch
 
 
 def test_slices_lie_inside_of_their_source_and_strips_inside_of_the_result() -> None:
@@ -347,7 +347,7 @@ def test_the_layout_of_a_patch_is_that_of_its_file(overlap: bool) -> None:
         direct = layout_of_patch(program, old, patch, overlap=overlap)
         order = order_of_tensors(model, patch)
         number = {new: place for place, new in enumerate(order)}
-        written = layout_of(parse(patched(model, patch)), overlap=overlap)
+        written = layout_of(patched(model, patch), overlap=overlap)
         assert tuple(direct.boxes[n] for n in order) == written.boxes
         for mine, theirs in zip(direct.uses, written.uses, strict=True):
             assert {(number[r.tensor], r.start, r.stop) for r in mine.reads} == {
@@ -364,7 +364,7 @@ def test_the_layout_of_a_patch_is_that_of_its_file(overlap: bool) -> None:
 def test_more_tries_never_need_more_bytes_than_the_bound_allows() -> None:
     model = parse(pyramid())
     patch = patch_of(program_of(model), [SplitRegion(0, 1, (4, 8, 12))])
-    layout = layout_of(parse(patched(model, patch)))
+    layout = layout_of(patched(model, patch))
     placed = place(layout, tries=400)
     assert placed.bound <= placed.head < place(layout_of(model)).head
     assert place(layout, tries=400) == placed

@@ -16,7 +16,13 @@ from arenaplan.deploy.code.code_site import (
     words_of,
 )
 from arenaplan.deploy.code.code_text import Field
-from arenaplan.deploy.code.code_windows import bias_of, check_sums, real_fields, rescaled
+from arenaplan.deploy.code.code_windows import (
+    bias_of,
+    check_sums,
+    factor_fields,
+    real_fields,
+    rescaled,
+)
 from arenaplan.run.numpy.tflite.dense import Dense
 from arenaplan.run.numpy.tflite.fixed import multiplier_of
 from arenaplan.run.numpy.tflite.tflite_facts import (
@@ -126,10 +132,6 @@ def svdf(site: CodeSite) -> Emit:
         raise site.refuse(f"no kernel for operands of types {', '.join(kinds)}")
     a, w, t, s = (encoding(signature, at) for at in (0, 1, 2, 4))
     y = encoding(signature, 0, "output")
-    first, last = (
-        multiplier_of(a.scale * w.scale / s.scale),
-        multiplier_of(s.scale * t.scale / y.scale),
-    )
     least, most = limits(state.dtype)
     largest = max(abs(least - s.zero), abs(most - s.zero))
     sums = np.abs(times.astype(np.int64)).sum(axis=1).reshape(-1, rank).sum(axis=1) * largest
@@ -139,10 +141,8 @@ def svdf(site: CodeSite) -> Emit:
         "x_zero": a.zero,
         "state_zero": s.zero,
         "y_zero": y.zero,
-        "first_multiplier": first.value,
-        "first_shift": first.shift,
-        "last_multiplier": last.value,
-        "last_shift": last.shift,
+        **factor_fields("first", multiplier_of(a.scale * w.scale / s.scale)),
+        **factor_fields("last", multiplier_of(s.scale * t.scale / y.scale)),
         "bias": bias_of(site, 3, np.int32),
     }
     words = words_of(state.dtype)

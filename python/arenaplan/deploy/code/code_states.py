@@ -9,7 +9,7 @@ import numpy as np
 from arenaplan.deploy.code.code_dense import whole_call
 from arenaplan.deploy.code.code_site import CodeSite, Emit, lowers, words_of
 from arenaplan.deploy.code.code_text import Field
-from arenaplan.deploy.code.code_windows import check_sums
+from arenaplan.deploy.code.code_windows import check_sums, factor_fields
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
 from arenaplan.run.numpy.tflite.fixed import multiplier_of
 from arenaplan.run.numpy.tflite.sigmoid import SIGMOID
@@ -73,12 +73,10 @@ def _integers(site: CodeSite, fields: dict[str, Field], clip: float) -> Emit:
             if not wide:
                 centered = data.astype(np.int64) - encoded.zero
                 check_sums(site, centered, -source[1].zero, source[0], added)
-            factor = tensor_multiplier(source[1], encoded, Q12)
             own |= {
                 side: site.constant(f"{name}_{side}", data),
                 f"{side}_zero": encoded.zero,
-                f"{side}_multiplier": factor.value,
-                f"{side}_shift": factor.shift,
+                **factor_fields(side, tensor_multiplier(source[1], encoded, Q12)),
             }
         fields[name] = own
     state, one = encoding(signature, CELL).scale, 2.0**-15
@@ -87,8 +85,7 @@ def _integers(site: CodeSite, fields: dict[str, Field], clip: float) -> Emit:
         ("enter", one * one / state),
         ("shown", one * one / hidden.scale),
     ):
-        factor = multiplier_of(real)
-        fields |= {f"{name}_multiplier": factor.value, f"{name}_shift": factor.shift}
+        fields |= factor_fields(name, multiplier_of(real))
     left = 12 + round(log2(state))
     low, high = limits(site.output.dtype)
     fields |= {

@@ -85,6 +85,11 @@ def bias_of(site: CodeSite, position: int, dtype: Any) -> str:
     return site.constant("bias", data.astype(dtype))
 
 
+def factor_fields(name: str, factor: Multiplier) -> dict[str, Field]:
+    """Return the fields of a factor with a name."""
+    return {f"{name}_multiplier": factor.value, f"{name}_shift": factor.shift}
+
+
 def factors_of(
     signature: Signature, operands: tuple[int, int], channels: int, *, has_one: bool
 ) -> list[Multiplier]:

@@ -92,8 +92,6 @@ class Exporter:
     """
     options: tuple[str, ...] = ()
     """Names of the form's options besides planning options."""
-    is_folder: bool = False
-    """Whether the form is a folder."""
 
     @property
     def help(self) -> str:
@@ -197,7 +195,6 @@ _ALL = (
         _code,
         reader="c-code",
         options=("name", "sections", "stream_input", "kernels"),
-        is_folder=True,
     ),
     Exporter("csv", _text(csv_of), options=("space",)),
     Exporter("json", _document),

@@ -29,7 +29,6 @@ from arenaplan.deploy.export.rewritten_file import MODEL_SCALARS, refuse_far
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
 from arenaplan.tflite.reader.offline import METADATA_NAME
 from arenaplan.tflite.reader.schema import (
-    CUSTOM,
     IDENTIFIER,
     OPERATORS,
     MetadataField,
@@ -41,7 +40,7 @@ from arenaplan.tflite.reader.schema import (
     TensorField,
     TensorMapField,
 )
-from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
+from arenaplan.tflite.reader.tflite_model import TfliteModel, code_of, parse
 from arenaplan.tflite.rewrite.patch import Kept, Moved, NewConstant, Patch, Repeated
 
 _INT32: Final = 2
@@ -81,9 +80,11 @@ _MOVERS: Final[Mapping[str, _Mover]] = {
 }
 
 
-def patched(model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> bytes:
+def patched(
+    model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None
+) -> TfliteModel:
     """
-    Return a model's file with a patch applied to the main subgraph.
+    Return a model with a patch applied to the main subgraph, read again from the new file.
 
     Parameters
     ----------
@@ -100,13 +101,6 @@ def patched(model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | No
         If the file names bytes by position, which would move, or has unknown fields from a later
         version where tensor numbers change.
     """
-    return patched_model(model, patch, metadata).data
-
-
-def patched_model(
-    model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None
-) -> TfliteModel:
-    """Return the file that :func:`patched` writes, parsed again."""
     return _Patched(model, patch, dict(metadata or {})).model()
 
 
@@ -315,13 +309,9 @@ class _Patched:
     def _read_codes(self) -> None:
         """Note which builtin operators the file names already."""
         for index, table in enumerate(self._root.tables(ModelField.OPERATOR_CODES, "code")):
-            code = max(
-                table.number(OperatorCodeField.CODE, "i"),
-                table.number(OperatorCodeField.DEPRECATED_CODE, "b"),
-            )
-            version = table.number(OperatorCodeField.VERSION, "i", 1)
-            if 0 <= code < len(OPERATORS) and code != CUSTOM:
-                self._known_codes.setdefault((OPERATORS[code], version), index)
+            name, is_custom, version = code_of(table)
+            if not is_custom:
+                self._known_codes.setdefault((name, version), index)
 
     def _code(self, name: str, version: int) -> int:
         """Return an operator code's position; add the code if missing."""

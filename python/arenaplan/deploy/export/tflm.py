@@ -15,10 +15,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from arenaplan import _core
 from arenaplan._core import Plan
 from arenaplan.base.errors import (
     InternalError,
@@ -32,7 +30,7 @@ from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.rewritten_file import with_metadata
 from arenaplan.planner.planning import plan
 from arenaplan.tflite.reader.offline import METADATA_NAME, packed_offsets, read_offsets
-from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.tflite_tensors import unique_names
 from arenaplan.tflite.reader.timeline import (
     ALIGNMENT,
@@ -399,39 +397,6 @@ def embed(model: TfliteModel, offsets: Sequence[int], build: Build = REFERENCE) 
         raise InternalError("the file with the plan does not say what the model said")
     check_plan(written, offsets, build, is_own=is_own)
     return data
-
-
-def export_tflm(
-    source: Source, target: Path, *, always: bool = False, build: Build = REFERENCE
-) -> TflmPlan:
-    """
-    Write the model in ``source``, with a plan inside, to ``target``.
-
-    The file is complete and checked before ``target`` is replaced; ``target`` may be ``source``.
-    Everything except the plan is kept byte for byte. If another operator order needs fewer bytes,
-    the file has that order.
-
-    Parameters
-    ----------
-    source : path or bytes
-        A TFLite model. A plan already in the model is replaced.
-    target : Path
-        The file to write.
-    always : bool, default False
-        Whether to decide offsets even if the runtime's own planner needs no more bytes.
-    build : Build, optional
-        The runtime's build.
-
-    Returns
-    -------
-    TflmPlan
-        The written plan, with the gain.
-    """
-    data, _ = read_bytes(source)
-    model = parse(data)
-    model, result = plan_in_best_order(model, always=always, build=build)
-    _core.write_files([(target, embed(model, result.offsets, build))])
-    return result
 
 
 def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:

@@ -14,7 +14,7 @@ from arenaplan.base.errors import InternalError, PlannerError, UnsupportedModel
 from arenaplan.base.progress import Progress, Watch, checked_seconds
 from arenaplan.base.quoting import listed
 from arenaplan.deploy.export.operator_order import better_order, reordered
-from arenaplan.deploy.export.patched import order_of_tensors, patched_model
+from arenaplan.deploy.export.patched import order_of_tensors, patched
 from arenaplan.deploy.export.tflm import embed, plan_in_best_order
 from arenaplan.deploy.fitting.fit_options import FitOptions
 from arenaplan.tflite.proving.prover import proven_plan
@@ -456,7 +456,7 @@ class _Search:
             *(ONLINE for graph in others for _ in graph.tensors),
         )
         content = packed_offsets(offsets, len(self._model.subgraphs))
-        model = patched_model(self._model, patch, {METADATA_NAME: content})
+        model = patched(self._model, patch, {METADATA_NAME: content})
         arena = total(model, offsets, build=self.options.build)
         return _Examined(regions, patch, model, offsets, placed, arena)
 
@@ -543,7 +543,7 @@ def _costs(model: TfliteModel, program: OperatorProgram, build: Build) -> TailCo
             continue
         region = SplitRegion(position, position, even_cuts(rows, 2), frozenset({position}))
         try:
-            written = patched_model(model, patch_of(program, [region]))
+            written = patched(model, patch_of(program, [region]))
         except PlannerError:
             continue
         for cost in total(written, build=build).operators:
