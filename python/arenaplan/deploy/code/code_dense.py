@@ -44,12 +44,14 @@ def whole_call(
     template: str = "",
     words: Mapping[str, str] | None = None,
 ) -> Emit:
-    """Add a kernel; return its call on whole operands and the whole result."""
+    """Add a kernel; return its call on whole operands, ``NULL`` if left out, and the result."""
     site.use(template or function, words, function)
     parameters = site.structure(function, fields)
 
     def emit(part: CodePart) -> list[str]:
-        inputs = ", ".join(pointer(part, at) for at in positions)
+        inputs = ", ".join(
+            "NULL" if site.signature.input(at) is None else pointer(part, at) for at in positions
+        )
         return [f"{function}({parameters}, {inputs}, {part.output()});"]
 
     return emit

@@ -15,6 +15,7 @@ from arenaplan._core import Target
 from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph
 from arenaplan.base.quoting import quoted
 from arenaplan.deploy.code.cmsis_calls import cmsis_nn_calls, directives
+from arenaplan.deploy.code.code_kernels import template_text
 from arenaplan.deploy.code.code_site import BAD_CALL, BAD_INDEX, MATH, CodePlace
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
@@ -139,12 +140,7 @@ class _Program:
         """Return the parameter name for each value, in order."""
         values = list(dict.fromkeys(values))
         for value in values:
-            found = self._graph.values[value]
-            if c_type(dtype_of(found)) is None:
-                raise UnsupportedOp(
-                    f"value {quoted(found.name)} has element type {found.dtype}, which generated "
-                    "code does not have"
-                )
+            self._type(value)
         if len(values) == 1:
             return {values[0]: word}
         return {value: f"{word}{at}" for at, value in enumerate(values)}
@@ -347,29 +343,7 @@ class _Program:
             "#include <string.h>",
             *directives(self._graph),
             "",
-            "#if defined(__clang__)",
-            "#pragma STDC FP_CONTRACT OFF",
-            "#endif",
-            "#if defined(__GNUC__)",
-            "#define MAY_ALIAS __attribute__((__may_alias__))",
-            "#define ALIGNED(bytes) __attribute__((__aligned__(bytes)))",
-            "#else",
-            "#define MAY_ALIAS",
-            "#define ALIGNED(bytes)",
-            "#endif",
-            "",
-            "/* Numbers of several types take turns in the bytes of the arena. */",
-            "typedef int16_t MAY_ALIAS int16_a;",
-            "typedef uint16_t MAY_ALIAS uint16_a;",
-            "typedef int32_t MAY_ALIAS int32_a;",
-            "typedef int64_t MAY_ALIAS int64_a;",
-            "typedef float MAY_ALIAS real_a;",
-            "",
-            "/* Fails to compile if a condition does not hold. */",
-            "#define ASSERTED(name, condition) typedef char asserted_##name[(condition) ? 1 : -1]",
-            "ASSERTED(shifts_keep_signs, (-1 >> 1) == -1);",
-            "ASSERTED(real_numbers_have_32_bits, sizeof(float) == 4);",
-            "",
+            template_text("prelude"),
         ]
 
     def _arena_lines(self) -> list[str]:

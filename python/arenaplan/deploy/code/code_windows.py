@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from arenaplan.deploy.code.code_elements import KernelFormula
 from arenaplan.deploy.code.code_site import (
     CodePart,
     CodeSite,
@@ -29,7 +30,6 @@ from arenaplan.run.numpy.tflite.tflite_conv import (
 )
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
-    ResultBounds,
     activation_range,
     check_types,
     constant_operand,
@@ -261,9 +261,8 @@ def over_images(
     return emit
 
 
-def _rows_of_images(site: CodeSite, function: str, fields: dict[str, Field]) -> Emit:
+def _rows_of_images(site: CodeSite, function: str, parameters: str) -> Emit:
     """Return the calls that make rows in all images."""
-    parameters = site.structure(function, fields)
     sizes = prod(site.input(0).shape[1:]), prod(site.output.shape[1:])
     return over_images(
         site.output.shape[0],
@@ -299,20 +298,18 @@ def convolution(site: CodeSite) -> Emit:
         fields["per_channel"] = channels // depth
         by_channel = weights.reshape(-1, channels).T
     function, last = _product(site, name, (0, 1, 2), by_channel, term)
-    return _rows_of_images(site, function, fields | last)
+    return _rows_of_images(site, function, site.structure(function, fields | last))
 
 
-MEAN_OF: Final = {
-    "NAME": "average_pool",
-    "PURPOSE": "The mean",
-    "FIRST": "0",
-    "TAKE": "found += *p;",
-}
-LARGEST_OF: Final = {
-    "NAME": "max_pool",
-    "PURPOSE": "The largest number",
-    "TAKE": "found = *p > found ? *p : found;",
-}
+COUNT: Final = "(i_last - i_first) * (j_last - j_first)"
+"""Pixels under a window of a pool."""
+
+
+def pool_kernel(f: KernelFormula, sum_: str, first: str, taken: str, value: str) -> str:
+    """Add the kernel that makes ``value`` from what is ``found`` in windows; return its name."""
+    dtype = f.site.output.dtype
+    words = {"SUM": sum_, "FIRST": first, "TAKE": f"found = {taken};", "FINISH": f"*y++ = {value};"}
+    return f.kernel("pool", "of windows", (dtype, dtype), **words)
 
 
 def pool_sides(site: CodeSite) -> tuple[Axis, Axis]:
@@ -330,31 +327,25 @@ def pool_sides(site: CodeSite) -> tuple[Axis, Axis]:
 def pool(site: CodeSite) -> Emit:
     """Compute the mean or maximum of windows."""
     check_types(site.signature, "int8 int8", "int16 int16", "float32 float32")
-    rows, columns = pool_sides(site)
+    (rows, columns), depth = pool_sides(site), site.input(0).shape[3]
     dtype, is_max = site.output.dtype, site.op == "MAX_POOL_2D"
-    words = {**words_of(dtype), **(LARGEST_OF if is_max else MEAN_OF)}
-    count = "(i_last - i_first) * (j_last - j_first)"
-    bounds: ResultBounds | tuple[float, float]
+    words, f = words_of(dtype), KernelFormula(site)
     if dtype == FLOAT:
-        low, high = map(float, float_range(site.signature))
-        bounds, least, cast = (low, high), real(-float(np.finfo(FLOAT).max)), ""
-        words |= {"SUM": "float", "FIELDS": "float low, high;", "USED": "real_bounded"}
-        mean, bounding = f"found / (float)({count})", "real_bounded"
+        least, kind = real(-float(np.finfo(FLOAT).max)), "float"
+        value = f.activated("found" if is_max else f"found / (float)({COUNT})")
     else:
-        bounds = activation_range(site.signature, encoding_or(site.signature, 0, "output"))
-        least, cast = words["LOW"], f"({words['NUMBER']})"
-        words |= {"SUM": "int32_t", "FIELDS": "int32_t low, high;"}
-        words["USED"] = "bounded" if is_max else "bounded rounded_quotient"
-        mean, bounding = f"rounded_quotient(found, {count})", "bounded"
+        least, kind = words["LOW"], "int32_t"
+        value = "found" if is_max else f.use("rounded_quotient", "found", COUNT)
+        low, high = activation_range(site.signature, encoding_or(site.signature, 0, "output"))
+        bounds = f.field("low", low), f.field("high", high)
+        value = f"({words['NUMBER']}){f.use('bounded', value, *bounds)}"
     if is_max:
-        words |= {"SUM": words["NUMBER"], "FIRST": least}
-    value = "found" if is_max else mean
-    words["FINISH"] = f"*y++ = {cast}{bounding}({value}, c->low, c->high);"
-    window = window_of(rows, columns, site.input(0).shape[3])
-    fields: dict[str, Field] = {"window": window, "low": bounds[0], "high": bounds[1]}
-    function = f"{words['NAME']}_{words['KIND']}"
-    site.use("pool", words, function)
-    return _rows_of_images(site, function, fields)
+        function = pool_kernel(f, words["NUMBER"], least, "*p > found ? *p : found", value)
+    else:
+        function = pool_kernel(f, kind, "0", "found + *p", value)
+    return _rows_of_images(
+        site, function, f.structure(function, window=window_of(rows, columns, depth))
+    )
 
 
 # -- transposed convolutions ----------------------------------------------------------------------
