@@ -56,7 +56,7 @@ class KernelFormula:
     type: Final = "float"
 
     def __init__(self, site: CodeSite, name: str = "") -> None:
-        self._site, self.name = site, name or site.op.lower()
+        self.site, self.name = site, name or site.op.lower()
         self._fields: Fields = {}
         self._used: dict[str, None] = {}
         self._lines: list[str] = []
@@ -78,7 +78,7 @@ class KernelFormula:
 
     def attribute(self, name: str, default: Any) -> Any:
         """Return an attribute that the kernel's text, and so the name, depends on."""
-        value = self._site.signature.attributes.get(name, default)
+        value = self.site.signature.attributes.get(name, default)
         self.name += f"_{value}" if value != default else ""
         return value
 
@@ -89,9 +89,7 @@ class KernelFormula:
 
     def number(self, name: str, default: float) -> str:
         """Return a numeric attribute: a parameter of the kernel."""
-        return self.field(
-            name, float(self._site.signature.attributes.get(name, default)), self.type
-        )
+        return self.field(name, float(self.site.signature.attributes.get(name, default)), self.type)
 
     def let(self, expression: str, type_: str = "float") -> str:
         """Name an expression, and return the name."""
@@ -113,16 +111,16 @@ class KernelFormula:
 
     def encoded(self, number: str, bounds: tuple[int, int] | None = None) -> str:
         """Return a result element: a number plus the zero point, within bounds."""
-        words = words_of(self._site.output.dtype)
+        words = words_of(self.site.output.dtype)
         limits_ = words["LOW"], words["HIGH"]
-        zero = self.field("zero", encoding(self._site.signature, 0, "output").zero)
+        zero = self.field("zero", encoding(self.site.signature, 0, "output").zero)
         if bounds is not None:
             limits_ = self.field("low", bounds[0]), self.field("high", bounds[1])
         return f"({words['NUMBER']}){self.use('encoded', number, zero, *limits_)}"
 
     def activated(self, number: str) -> str:
         """Return a real number within the bounds of a fused activation."""
-        low, high = map(float, float_range(self._site.signature))
+        low, high = map(float, float_range(self.site.signature))
         bounds = self.field("low", low, "float"), self.field("high", high, "float")
         return self.use("real_bounded", number, *bounds)
 
@@ -138,36 +136,36 @@ class KernelFormula:
         own = {
             "KIND": "_".join(kinds),
             "NAME": self.name,
-            "WHAT": f"{self._site.op} {what}",
+            "WHAT": f"{self.site.op} {what}",
             "MADE": made["NUMBER"],
             "FIELDS": "\n  ".join(f"{type_} {each};" for each, (type_, _) in self._fields.items()),
             "USED": " ".join(self._used),
         }
-        self._site.use(template, read | own | words, function)
+        self.site.use(template, read | own | words, function)
         return function
 
     def structure(self, function: str, **first: Field) -> str:
         """Return the parameters of the kernel."""
-        return self._site.structure(
+        return self.site.structure(
             function, first | {name: value for name, (_, value) in self._fields.items()}
         )
 
     def unary(self, result: str) -> Emit:
         """Return a call that makes ``y[i]`` from ``x[i]``."""
-        x, y = self._site.input(0), self._site.output
+        x, y = self.site.input(0), self.site.output
         if prod(x.shape) != prod(y.shape):
-            raise self._site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
+            raise self.site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
         function = self.kernel(
             "unary" if self._fields else "unary_plain",
             "of each number",
             (x.dtype, y.dtype),
             BODY="\n    ".join([*self._lines, f"y[i] = {result};"]),
         )
-        return _on_rows(self._site, function, *([self.structure(function)] if self._fields else []))
+        return _on_rows(self.site, function, *([self.structure(function)] if self._fields else []))
 
     def binary(self, result: str) -> Emit:
         """Return a call on some rows that makes each result element from ``*p`` and ``*q``."""
-        site = self._site
+        site = self.site
         a, b, y = site.input(0), site.input(1), site.output
         if a.dtype != b.dtype:
             raise site.refuse("its operands have different types")

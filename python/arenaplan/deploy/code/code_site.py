@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -24,8 +25,6 @@ MATH: Final = re.compile(r"\b(\w+f\(|INFINITY|NAN)")
 ROWS: Final = 1
 """The dimension of images ``(N, H, W, C)`` in which rows are counted."""
 
-_SAMPLE: Final = 256
-"""Bytes of an array that are compared first."""
 BAD_INDEX: Final = 2
 """Return code for a run with an index out of bounds."""
 BAD_CALL: Final = 3
@@ -80,8 +79,8 @@ class Constants:
     """Bytes, with 32-bit pointers."""
     needs_math: bool = False
     """Whether a number is infinite or not a number, which C spells with macros of ``math.h``."""
-    _names: dict[tuple[str, int, bytes], list[tuple[str, np.ndarray]]] = field(default_factory=dict)
-    """Names and bytes by type, size and some of the bytes."""
+    _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    """Names by type and digest of the bytes."""
     _taken: set[str] = field(default_factory=set)
 
     def name(self, wanted: str) -> str:
@@ -103,14 +102,10 @@ class Constants:
         if type_ is None:
             raise UnsupportedOp(f"constant {wanted!r} has element type {data.dtype}, not one of C")
         data = np.ascontiguousarray(data)
-        flat = data.reshape(-1).view(np.uint8)
-        sample = flat[:: flat.size // _SAMPLE + 1].tobytes()
-        alike = self._names.setdefault((type_, flat.size, sample), [])
-        for name, known in alike:
-            if np.array_equal(known, flat):
-                return name
-        name = self.name(wanted)
-        alike.append((name, flat))
+        key = type_, blake2b(data.reshape(-1).view(np.uint8).data).digest()
+        if key in self._names:
+            return self._names[key]
+        name = self._names[key] = self.name(wanted)
         self.written.append(partial(array, type_, name, data))
         self.size += data.nbytes
         self.needs_math |= data.dtype.kind == "f" and not np.isfinite(data).all()

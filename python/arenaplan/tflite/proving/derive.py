@@ -28,7 +28,6 @@ from arenaplan.tflite.proving.facts import Fact, Key, Operation, SubgraphFacts
 from arenaplan.tflite.proving.guess import Index
 from arenaplan.tflite.proving.proof_calls import (
     CallRule,
-    Found,
     ProofCall,
     Theirs,
     blank_elements,
@@ -365,7 +364,7 @@ class Derivation:
         if call is None:
             return False
         operands = [self.known.of(number, operation) for number in _read(operation, call)]
-        best: tuple[Found, int] | None = None
+        best: tuple[int, Elements, int] | None = None
         known = self.original.known
         for number, theirs in self.original.calls.get(call.key, ()):
             old = known.graph.operations[number]
@@ -373,23 +372,22 @@ class Derivation:
             sides = list(map(known.of, others)), list(map(known.index, others))
             original = Theirs(theirs, *sides, known.of(old.outputs[0]))
             found = matched(call, operands, original, operation.index, self.known.names)
-            if found is not None and (best is None or found.proven > best[0].proven):
-                best = found, number
-        return best is not None and self._partly(operation, call.rule, *best)
-
-    def _partly(self, operation: Operation, rule: Rule, found: Found, number: int) -> bool:
-        """Write a result that is part of an original result."""
-        if not found.proven:
-            doubt = self.known.names.why(int(found.elements.min()))
-            theirs = self.original.known.graph.operations[number]
+            proven = -1 if found is None else int((found > DOUBT).sum())
+            if found is not None and (best is None or proven > best[0]):
+                best = proven, found, number
+        if best is None:
+            return False
+        proven, elements, number = best
+        if not proven:
+            doubt = self.known.names.why(int(elements.min()))
             raise fault(
                 "NotProven",
-                f"{operation.text()} has the parameters of {theirs.text()} of the original, but no "
-                f"element of its result is one of the original's: {self._reason(doubt.operator)}"
-                f"{doubt.reason}",
+                f"{operation.text()} has the parameters of {known.graph.operations[number].text()} "
+                "of the original, but no element of its result is one of the original's: "
+                f"{self._reason(doubt.operator)}{doubt.reason}",
             )
-        self.known.write(operation.outputs[0], found.elements, operation)
-        self.justified.append(Justified(operation.index, rule, number, None))
+        self.known.write(operation.outputs[0], elements, operation)
+        self.justified.append(Justified(operation.index, call.rule, number, None))
         return True
 
     # -- messages -----------------------------------------------------------------------------

@@ -93,16 +93,9 @@ class Theirs(NamedTuple):
     result: Elements
 
 
-class Found(NamedTuple):
-    """A result's elements, and how many are not in doubt."""
-
-    elements: Elements
-    proven: int
-
-
 def matched(
     new: ProofCall, operands: Sequence[Elements], theirs: Theirs, operator: int, names: Names
-) -> Found | None:
+) -> Elements | None:
     """
     Return a call's result elements as elements of the original call's result.
 
@@ -121,7 +114,7 @@ def matched(
 
     Returns
     -------
-    Found or None
+    Elements or None
         ``None`` if the parameters differ, or no operand tells which part the call makes.
     """
     old = theirs.call
@@ -143,7 +136,7 @@ def matched(
         made = np.full((*new.lines, new.width), fresh)
     else:
         is_blank = places is None and bool((blank < 0).all())
-        return Found(blank, blank.size) if is_blank else None
+        return blank if is_blank else None
     if fresh and has_twins:
         # A line's first place may differ from the place that the call computes.
         kinds: dict[tuple[bytes, ...], int] = {}
@@ -152,8 +145,7 @@ def matched(
         is_found = (found < len(rows[0])) & (rows[1] > DOUBT).all(axis=1)
         known = others.reshape(len(rows[0]), -1)[np.where(is_found, found, 0)]
         made = np.where(is_found[:, None], known, made.reshape(len(found), -1))
-    made = np.where(blank < 0, blank, made.reshape(new.shape))
-    return Found(made, int((made > DOUBT).sum()))
+    return np.where(blank < 0, blank, made.reshape(new.shape))
 
 
 def _compared(

@@ -192,7 +192,7 @@ def parse(data: bytes) -> TfliteModel:
     if version != VERSION:
         raise NotAModel(f"the file is of version {version} of the format; known is {VERSION}")
     buffers = tuple(_buffer(table) for table in root.tables(ModelField.BUFFERS, "buffer"))
-    codes = [_code(table) for table in root.tables(ModelField.OPERATOR_CODES, "operator code")]
+    codes = [code_of(table) for table in root.tables(ModelField.OPERATOR_CODES, "operator code")]
     tables = root.tables(ModelField.SUBGRAPHS, "subgraph")
     subgraphs = tuple(_subgraph(table, len(buffers), codes) for table in tables)
     if not subgraphs:
@@ -232,7 +232,7 @@ def _buffer(table: Table) -> FileBuffer:
     return FileBuffer(start, length, is_far=False)
 
 
-def _code(table: Table) -> tuple[str, bool, int]:
+def code_of(table: Table) -> tuple[str, bool, int]:
     """Read an operator's name, whether the operator is custom, and the version."""
     # Codes up to 127 once were a single byte; writers still fill in both fields.
     code = max(
