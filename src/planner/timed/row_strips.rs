@@ -7,7 +7,7 @@ use super::SLOW;
 use super::faster::{ROUNDS, widened};
 use super::maker::{Finish, Maker, Timed};
 use crate::base::{NodeId, Result};
-use crate::choose::{RowMoveCost, StripChoice, StripLimits, Way};
+use crate::choose::{RowMoveCost, StepForm, StripChoice, StripLimits, Way};
 use crate::plan::Techniques;
 use crate::planner::StripSearch;
 use crate::planner::scope::may_have_strips;
@@ -36,7 +36,8 @@ pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result
     while let Some(choice) = next.filter(|_| !budget.exhausted()) {
         let nodes = |last: NodeId| choice.steps.iter().find(|step| step.last() == Some(&last));
         let runs = |(last, strips)| {
-            nodes(last).is_some_and(|step| maker.costs.run_in_strips(step, strips))
+            nodes(last)
+                .is_some_and(|step| maker.costs.step(step, StepForm::Strips(strips)).is_some())
         };
         let strips = choice.strips.iter().enumerate();
         let refused: Vec<usize> =
