@@ -2056,11 +2056,6 @@ class Plan:
         ImportError
             If pandas is not installed.
         """
-    def with_estimate(self, /, nanoseconds: int, fastest_nanoseconds: int) -> Plan:
-        """
-        Return the same plan with time estimates in nanoseconds: for a run of this plan, and for a
-        run in the fastest known way.
-        """
     @property
     def workspaces(self, /) -> list[PlacedWorkspace]:
         """

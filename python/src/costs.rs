@@ -129,10 +129,12 @@ pub(crate) fn costed<T: Send + 'static>(
 ) -> PyResult<T> {
     let mut hear = |moment: Moment| call::told(py, on_progress, moment);
     let ended = call::watch(py, items, &mut hear, move |cancel, tell| {
-        let budget = call::budget(cancel, tell, time_limit);
-        let Some(object) = costs else { return (work(budget, None), None) };
+        let budget = || call::budget(cancel, tell, time_limit);
+        let Some(object) = costs else { return (work(budget(), None), None) };
         let costs = Costs::new(object, cancel);
-        let made = work(budget, Some(&costs));
+        // The interpreter knows the thread from here on: it would otherwise set the thread up, and
+        // map memory, for each question.
+        let made = Python::attach(|py| py.detach(|| work(budget(), Some(&costs))));
         (made, costs.failure())
     })?;
     let (made, failure) = ended.finished()?;

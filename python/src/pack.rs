@@ -297,7 +297,7 @@ pub(crate) fn pack_csv_again(
             // Buffers with the same identifier have no old offset.
             offsets.entry(name).and_modify(|it| *it = None).or_insert(buffer.pin());
         }
-        let old = csv.names.iter().map(|name| offsets.get(name).copied().flatten()).collect();
+        let old = csv.names.iter().map(|name| offsets.get(&**name).copied().flatten()).collect();
         Ok((Source::Csv(csv), old))
     };
     let (packing, moved, peak) = again(py, items, source, seed)?;
@@ -326,7 +326,7 @@ pub(crate) fn pack_csv_blame(
         for (number, space) in problem.spaces().iter().enumerate() {
             let budget = call::budget(cancel, tell, None);
             let subset = infeasible_subset(&problem, SpaceId::new(number), &budget)?;
-            let name = |id: BufferId| names.get(id.index()).unwrap_or_default().to_owned();
+            let name = |id: BufferId| names.get(id.index()).cloned().unwrap_or_default();
             let named = |ids: Vec<BufferId>| ids.into_iter().map(name).collect();
             proofs.extend(subset.map(|ids| (space.name().to_owned(), named(ids))));
         }
@@ -589,7 +589,7 @@ impl Packing {
     fn names(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
         let Source::Csv(csv) = &*self.source else { return Ok(None) };
         admit(py, self.inner.offsets().len().saturating_mul(ROW_BYTES))?;
-        Ok(Some(csv.names.iter().map(str::to_owned).collect()))
+        Ok(Some(csv.names.clone()))
     }
 
     /// Return a drawing of the packing as HTML, for notebooks.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arenaplan::base::Step;
-use arenaplan::plan::{ShareRule, SpacePlan, TimeEstimate};
+use arenaplan::plan::{ShareRule, SpacePlan};
 use arenaplan::{NodeId, PlanOptions, SpaceId, Technique, ValueId};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyIterator, PyList};
@@ -210,14 +210,6 @@ impl Plan {
             seconds: seconds(estimate.nanoseconds),
             fastest_seconds: seconds(estimate.fastest_nanoseconds),
         })
-    }
-
-    /// Return the same plan with time estimates in nanoseconds: for a run of this plan, and for a
-    /// run in the fastest known way.
-    fn with_estimate(&self, nanoseconds: Arg<u64>, fastest_nanoseconds: Arg<u64>) -> Self {
-        let (nanoseconds, fastest_nanoseconds) = (*nanoseconds, *fastest_nanoseconds);
-        let estimate = TimeEstimate { nanoseconds, fastest_nanoseconds };
-        arenaplan::Plan::clone(&self.inner).with_estimate(estimate).into()
     }
 
     /// For each step the indices of the nodes that run as one, in order; nearly always a single

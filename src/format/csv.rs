@@ -27,7 +27,6 @@ use alloc::{
 use core::fmt::Write as _;
 use core::ops::Range;
 
-use super::names::Names;
 use crate::base::{BufferId, Error, LiveRange, MAX_BYTES, Result, SpaceId, Step, gcd, quoted};
 use crate::pack::{Buffer, Gap, Packing, Problem, Rules, Space};
 
@@ -35,7 +34,7 @@ use crate::pack::{Buffer, Gap, Packing, Problem, Rules, Space};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvProblem {
     /// Names by [`BufferId`].
-    pub names: Names,
+    pub names: Vec<String>,
     /// The problem.
     pub problem: Problem,
     /// Names of the buffer groups, by number.
@@ -97,7 +96,7 @@ struct CsvRow<'a> {
 /// Names of spaces, groups and buffer pairs, while a file is read.
 #[derive(Debug)]
 struct ProblemReader {
-    names: Names,
+    names: Vec<String>,
     buffers: Vec<Buffer>,
     /// The description of every space that `described` does not list.
     space: Space,
@@ -119,7 +118,7 @@ impl ProblemReader {
         let first = first.map_or_else(|| space.clone(), |place| described.remove(place));
         described.insert(0, first);
         Self {
-            names: Names::default(),
+            names: Vec::new(),
             buffers: Vec::new(),
             space,
             is_used: vec![false; described.len()],
@@ -162,7 +161,7 @@ impl ProblemReader {
                 lists.push((line, id, others.into()));
             }
         }
-        self.names.push(name);
+        self.names.push(name.into());
         self.buffers.push(buffer);
         Ok(())
     }
@@ -236,7 +235,7 @@ impl CsvProblem {
     /// use arenaplan::pack::Space;
     /// let text = "id,lower,upper,size\na,0,2,100\nb,1,3,60\n";
     /// let csv = CsvProblem::parse(text, Space::default())?;
-    /// assert_eq!(csv.names.get(1), Some("b"));
+    /// assert_eq!(csv.names[1], "b");
     /// assert_eq!(csv.problem.buffers()[1].bytes(), 60);
     /// let wrong = CsvProblem::parse("id,lower,upper,size\na,0,2,1e3\n", Space::default());
     /// assert_eq!(wrong.unwrap_err().to_string(), "line 2: size '1e3' is not a whole number");
@@ -305,7 +304,7 @@ impl CsvProblem {
         }
         text.push('\n');
         for (number, buffer) in self.problem.buffers().iter().enumerate() {
-            let name = field(self.names.get(number).unwrap_or_default());
+            let name = field(self.name(number));
             let (live, bytes) = (buffer.live(), buffer.bytes());
             let (start, end) = (self.step(live.start()), self.step(live.end()));
             put(&mut text, format_args!("{name},{start},{end},{bytes}"));
@@ -316,6 +315,11 @@ impl CsvProblem {
             text.push('\n');
         }
         Ok(text)
+    }
+
+    /// Returns a buffer's name; empty if there is none.
+    fn name(&self, buffer: usize) -> &str {
+        self.names.get(buffer).map_or("", String::as_str)
     }
 
     /// Returns a step of the problem as the file states the step.
@@ -408,7 +412,7 @@ impl CsvProblem {
             if !lists.is_empty() {
                 let write = move |text: &mut String, at: usize| {
                     let others = lists.get(&BufferId::new(at)).into_iter().flatten();
-                    put_list(text, others.filter_map(|id| self.names.get(id.index())));
+                    put_list(text, others.map(|id| self.name(id.index())));
                 };
                 columns.push((name, Box::new(write)));
             }
@@ -423,7 +427,7 @@ impl CsvProblem {
     ) -> Result<BTreeMap<BufferId, Vec<BufferId>>> {
         let mut lists: BTreeMap<BufferId, Vec<BufferId>> = BTreeMap::new();
         for &(one, other) in pairs {
-            if is_unlisted(self.names.get(other.index()).unwrap_or_default()) {
+            if is_unlisted(self.name(other.index())) {
                 let reason = "no list of ids can name it, as its name has spaces".into();
                 return Err(Error::InvalidBuffer { buffer: other.index(), reason });
             }

@@ -10,7 +10,6 @@ mod form;
 mod graph_json;
 mod hazards_json;
 mod json;
-mod names;
 mod shared_json;
 
 use alloc::{string::String, vec::Vec};
@@ -30,7 +29,6 @@ pub use graph_json::{GRAPH_VERSION, graph_schema};
 pub use hazards_json::hazards_schema;
 pub(crate) use json::PlanDocument;
 pub use json::{PLAN_VERSION, plan_schema};
-pub use names::Names;
 
 use crate::base::{Error, Result, hexadecimal};
 

@@ -34,7 +34,6 @@ pub use node::{
     Choice, Effects, Flow, InPlace, InnerSize, Node, Overlap, View, Whole, Window, Workspace,
 };
 #[cfg(feature = "serde")]
-pub(crate) use numbers::{GraphNumber, WorkspaceChoice};
 pub use reach::Reachability;
 pub(crate) use reach::unordered;
 pub(crate) use repeat::{Repeated, Stored};

@@ -1,67 +1,54 @@
 //! A graph's numbers: graphs for several shapes of one model often differ in numbers alone.
 
 use alloc::format;
+use core::fmt;
 
-use super::{Graph, Workspace, builder};
+use super::{Graph, builder};
 use crate::base::{Error, Number, Result, quoted};
-
-/// A size of a workspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WorkspaceChoice {
-    /// Node index.
-    pub(crate) node: usize,
-    /// Whether the workspace is a staging buffer.
-    pub(crate) is_staging: bool,
-    /// Position among the workspaces.
-    pub(crate) slot: usize,
-    /// Index among the workspace's sizes.
-    pub(crate) choice: usize,
-}
-
-/// The place of a number in a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GraphNumber {
-    /// A dimension of a value.
-    Dim { value: usize, axis: usize },
-    /// First byte of a node's view.
-    Offset { node: usize, view: usize },
-    /// Number of pieces in a node's flow.
-    Pieces { node: usize, flow: usize },
-    /// Distance of a node's overlap.
-    Distance { node: usize, overlap: usize },
-    /// Run cost of a node.
-    Work { node: usize },
-    /// Bytes of a workspace.
-    Bytes(WorkspaceChoice),
-    /// Cost of a workspace.
-    Cost(WorkspaceChoice),
-}
 
 impl Graph {
     /// Calls `edit` with every number, in an order that depends on the other properties of the
-    /// graph alone.
+    /// graph alone. Each number comes with its place: a JSON Pointer (RFC 6901) into the graph's
+    /// document.
     ///
     /// An edited graph is valid only after [`settle`](Self::settle).
-    pub(crate) fn edit_numbers(&mut self, edit: &mut dyn FnMut(GraphNumber, Number<'_>)) {
+    pub(crate) fn edit_numbers(&mut self, edit: &mut dyn FnMut(fmt::Arguments<'_>, Number<'_>)) {
         for (value, row) in self.values.iter_mut().enumerate() {
             for (axis, dim) in row.shape.iter_mut().enumerate() {
-                edit(GraphNumber::Dim { value, axis }, Number::Whole(dim));
+                edit(format_args!("/values/{value}/shape/{axis}"), Number::Whole(dim));
             }
         }
         for (node, row) in self.nodes.iter_mut().enumerate() {
             let effects = &mut row.effects;
             for (view, row) in effects.views.iter_mut().enumerate() {
-                edit(GraphNumber::Offset { node, view }, Number::Whole(&mut row.offset));
+                let number = Number::Whole(&mut row.offset);
+                edit(format_args!("/nodes/{node}/views/{view}/offset"), number);
             }
             for (flow, row) in effects.flows.iter_mut().enumerate() {
-                edit(GraphNumber::Pieces { node, flow }, Number::Whole(&mut row.pieces));
+                let number = Number::Whole(&mut row.pieces);
+                edit(format_args!("/nodes/{node}/flows/{flow}/pieces"), number);
             }
             for (overlap, row) in effects.overlaps.iter_mut().enumerate() {
-                edit(GraphNumber::Distance { node, overlap }, Number::Whole(&mut row.distance));
+                let number = Number::Whole(&mut row.distance);
+                edit(format_args!("/nodes/{node}/overlaps/{overlap}/distance"), number);
             }
-            edit(GraphNumber::Work { node }, Number::Whole(&mut row.cost));
-            edit_workspaces(node, false, &mut effects.workspaces, edit);
-            edit_workspaces(node, true, effects.staging.as_deref_mut().unwrap_or_default(), edit);
+            edit(format_args!("/nodes/{node}/cost"), Number::Whole(&mut row.cost));
+            let staging = effects.staging.as_deref_mut().unwrap_or_default();
+            for (list, all) in [("workspaces", &mut effects.workspaces[..]), ("staging", staging)] {
+                for (slot, workspace) in all.iter_mut().enumerate() {
+                    for (at, row) in workspace.choices.iter_mut().enumerate() {
+                        let (bytes, cost) = (&mut row.bytes, &mut row.cost);
+                        edit(
+                            format_args!("/nodes/{node}/{list}/{slot}/choices/{at}/bytes"),
+                            Number::Whole(bytes),
+                        );
+                        edit(
+                            format_args!("/nodes/{node}/{list}/{slot}/choices/{at}/cost"),
+                            Number::Real(cost),
+                        );
+                    }
+                }
+            }
         }
     }
 
@@ -85,21 +72,5 @@ impl Graph {
             builder::check_workspaces(node)?;
         }
         Ok(())
-    }
-}
-
-/// Calls `edit` with every number in some workspaces of a node.
-fn edit_workspaces(
-    node: usize,
-    is_staging: bool,
-    workspaces: &mut [Workspace],
-    edit: &mut dyn FnMut(GraphNumber, Number<'_>),
-) {
-    for (slot, workspace) in workspaces.iter_mut().enumerate() {
-        for (choice, row) in workspace.choices.iter_mut().enumerate() {
-            let place = WorkspaceChoice { node, is_staging, slot, choice };
-            edit(GraphNumber::Bytes(place), Number::Whole(&mut row.bytes));
-            edit(GraphNumber::Cost(place), Number::Real(&mut row.cost));
-        }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arenaplan::arena::{Input, Output};
 use arenaplan::model::Bucket;
-use arenaplan::program::{Operands, OutputAndInputs};
+use arenaplan::program::Operands;
 use arenaplan::{
     Arena, ArenaPool, DType, Graph, Model, Node, NodeId, Planner, Program, Result, Value, ValueId,
     ValueKind,
@@ -83,8 +83,6 @@ fn run(program: &Program, arena: &mut Arena<'_>) -> Result<()> {
                 memory.split_as::<f32, 2, 1, 0>()?;
             black_box((a, x, y));
         }
-        let OutputAndInputs { output, inputs } = memory.output_and_inputs(0)?;
-        black_box((output, inputs.iter().count()));
         let mut inputs = [const { Input::Absent }; 4];
         let mut outputs = [const { Output::Absent }; 4];
         memory.lend(&mut inputs, &mut outputs, &mut [])?;

@@ -136,7 +136,7 @@ fn bytes_that_are_not_contiguous_cannot_be_written() {
     let part = |bytes| arenaplan::pack::Part { bytes, live: vec![LiveRange::new(0, 2).unwrap()] };
     let buffer = Buffer::with_parts(9, vec![part(0..2), part(5..9)]).unwrap();
     let problem = Problem::new(vec![buffer], vec![Space::default()]).unwrap();
-    let names = ["a"].into_iter().collect();
+    let names = vec!["a".into()];
     let csv = CsvProblem { names, problem, groups: Vec::new(), moments: Vec::new() };
     assert_eq!(csv.to_csv(None).unwrap_err().kind(), "InvalidBuffer");
 }
@@ -213,7 +213,7 @@ fn rules_are_columns_that_are_read_and_written() {
 fn names_that_no_list_can_hold_are_not_written() {
     let text = "id,lower,upper,size,may_overlap\na,0,2,8,b\nb,1,3,8,\n";
     let csv = parse(text);
-    let named = |name: &str| CsvProblem { names: ["a", name].into_iter().collect(), ..csv.clone() };
+    let named = |name: &str| CsvProblem { names: vec!["a".into(), name.into()], ..csv.clone() };
     assert!(named("c").to_csv(None).is_ok());
     for name in ["two words", ""] {
         let error = named(name).to_csv(None).unwrap_err().to_string();
@@ -224,7 +224,7 @@ fn names_that_no_list_can_hold_are_not_written() {
         let buffer = Buffer::new(8, LiveRange::new(0, 1).unwrap());
         let buffer = buffer.with_spaces([0, 1].map(SpaceId::new)).unwrap();
         let problem = Problem::new(vec![buffer], spaces).unwrap();
-        let names = ["a"].into_iter().collect();
+        let names = vec!["a".into()];
         let error = CsvProblem { problem, names, ..csv.clone() }.to_csv(None).unwrap_err();
         assert!(error.to_string().contains("no list of spaces can name"), "{error}");
     }

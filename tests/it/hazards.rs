@@ -10,7 +10,7 @@ use arenaplan::arena::{Input, Output};
 use arenaplan::graph::{Flow, Overlap, View, Whole};
 use arenaplan::pack::Space;
 use arenaplan::plan::{Hazard, HazardKind, Hazards, InputMemory, OutputMemory, WorkspacePolicy};
-use arenaplan::program::SharedArena;
+use arenaplan::program::{Operands, SharedArena};
 use arenaplan::{
     Effects, Graph, Memories, Node, NodeId, Plan, Planner, Program, SpaceId, Techniques, ValueKind,
 };
@@ -532,11 +532,10 @@ fn shared_steps_are_lent_in_every_way() {
         let mut lent = shared.step(0).unwrap();
         let mut memory = lent.memory();
         assert_eq!(memory.input(1).unwrap(), [2; 64]);
-        let both = memory.output_and_inputs(0).unwrap();
-        let Output::Exclusive(output) = both.output else { panic!("{:?}", both.output) };
-        let inputs: Vec<_> = both.inputs.iter().collect();
+        let Operands { inputs, outputs: [output], .. } = memory.split::<2, 1, 0>().unwrap();
         assert!(matches!(inputs[0], Input::Within { output: 0, offset: 0 }));
         assert!(matches!(inputs[1], Input::Shared(bytes) if bytes == [2; 64]));
+        let Output::Exclusive(output) = output else { panic!("{output:?}") };
         output.fill(7);
         let operands = memory.split::<2, 1, 0>().unwrap();
         assert!(matches!(&operands.outputs[0], Output::Exclusive(bytes) if **bytes == [7; 64]));
@@ -648,10 +647,9 @@ fn a_shared_step_lends_inputs_around_its_output() {
     let shared = arena.share(&program).unwrap();
     let mut lent = shared.step(0).unwrap();
     let mut memory = lent.memory();
-    let both = memory.output_and_inputs(0).unwrap();
-    assert!(matches!(both.output, Output::Exclusive(bytes) if bytes.len() == 64));
-    for (position, byte) in [(0, 3), (1, 5)] {
-        let input = both.inputs.get(position);
-        assert!(matches!(input, Some(Input::Shared(bytes)) if bytes == [byte; 64]), "{position}");
+    let Operands { inputs, outputs: [output], .. } = memory.split::<2, 1, 0>().unwrap();
+    assert!(matches!(output, Output::Exclusive(bytes) if bytes.len() == 64));
+    for (input, byte) in inputs.into_iter().zip([3, 5]) {
+        assert!(matches!(input, Input::Shared(bytes) if bytes == [byte; 64]), "{byte}");
     }
 }

@@ -13,6 +13,23 @@ use crate::base::{Instant, SpaceId};
 ///
 /// A search limited by `nodes` is deterministic; a search limited by `deadline` depends on the
 /// machine.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use arenaplan_pack::base::{Instant, LiveRange};
+/// use arenaplan_pack::{Buffer, Space};
+/// use arenaplan_pack::{Budget, Problem, solve};
+///
+/// let buffers =
+///     vec![Buffer::new(64, LiveRange::new(0, 2)?), Buffer::new(32, LiveRange::new(1, 3)?)];
+/// let problem = Problem::new(buffers, vec![Space::new("sram")])?;
+/// let mut budget = Budget::default().with_nodes(10_000);
+/// budget.deadline = Some(Instant::now() + Duration::from_secs(1));
+/// budget.seed = 7;
+/// assert_eq!(solve(&problem, &budget)?.peak(), 96);
+/// # Ok::<(), arenaplan_pack::Error>(())
+/// ```
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Budget<'a> {
@@ -81,62 +98,10 @@ impl Allowance {
 }
 
 impl<'a> Budget<'a> {
-    /// Returns the budget with a time at which the search ends.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use arenaplan_pack::base::{Instant, LiveRange};
-    /// use arenaplan_pack::{Buffer, Space};
-    /// use arenaplan_pack::{Budget, Problem, solve};
-    ///
-    /// let buffers =
-    ///     vec![Buffer::new(64, LiveRange::new(0, 2)?), Buffer::new(32, LiveRange::new(1, 3)?)];
-    /// let problem = Problem::new(buffers, vec![Space::new("sram")])?;
-    /// let deadline = Instant::now() + Duration::from_secs(1);
-    /// let budget = Budget::default().with_deadline(deadline).with_nodes(10_000).with_seed(7);
-    /// assert_eq!(solve(&problem, &budget)?.peak(), 96);
-    /// # Ok::<(), arenaplan_pack::Error>(())
-    /// ```
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Instant) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
-
     /// Returns the budget with a maximum number of search nodes.
     #[must_use]
     pub fn with_nodes(mut self, nodes: u64) -> Self {
         self.nodes = Some(nodes);
-        self
-    }
-
-    /// Returns the budget with a flag that another thread sets to end the search.
-    #[must_use]
-    pub fn with_cancel(mut self, cancel: &'a AtomicBool) -> Self {
-        self.cancel = Some(cancel);
-        self
-    }
-
-    /// Returns the budget with a function that is called now and then, and whenever a better
-    /// answer is found.
-    #[must_use]
-    pub fn with_progress(mut self, progress: &'a (dyn Fn(Progress) + Sync)) -> Self {
-        self.progress = Some(progress);
-        self
-    }
-
-    /// Returns the budget with a seed for every random choice.
-    #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Returns the budget with the search's methods and effort.
-    #[must_use]
-    pub fn with_options(mut self, options: &'a SolveOptions) -> Self {
-        self.options = Some(options);
         self
     }
 

@@ -12,8 +12,8 @@ use crate::base::Result;
 /// Buffers that are packed in all for large problems.
 const MOST_PACKED: usize = 40_000;
 
-/// Returns an assignment that fits, if found: the best of a layout by exchanges, and of two local
-/// searches, from `start` and from everything in one space.
+/// Returns an assignment that fits, if found: the best of a layout by exchanges, and of a local
+/// search from `start`.
 pub(super) fn improved(
     model: &SpaceModel<'_>,
     start: Option<&Picks>,
@@ -30,11 +30,8 @@ pub(super) fn improved(
         }
         best = Some(AssignmentDraft::new(model, found.picks));
     }
-    let gathered = (0..model.capacities.len()).map(|space| {
-        (0..model.items.len()).map(|item| model.option_in(item, space).unwrap_or(0)).collect()
-    });
-    for picks in gathered.chain(start.cloned()) {
-        let mut draft = AssignmentDraft::new(model, picks);
+    if let Some(picks) = start {
+        let mut draft = AssignmentDraft::new(model, picks.clone());
         let is_cheaper = |draft: &AssignmentDraft<'_>| {
             best.as_ref().is_none_or(|best| draft.cost() < best.cost())
         };

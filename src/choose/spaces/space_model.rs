@@ -123,12 +123,6 @@ impl<'a> SpaceModel<'a> {
         u8::try_from(self.items[item].options.len()).expect("there are at most 64 spaces")
     }
 
-    /// Returns the position of `space` among an item's options, if any.
-    pub(super) fn option_in(&self, item: usize, space: usize) -> Option<u8> {
-        let position = self.items[item].options.iter().position(|option| option.space == space);
-        position.and_then(|position| u8::try_from(position).ok())
-    }
-
     /// Returns the space that an item is picked for.
     pub(super) fn picked(&self, item: usize, pick: u8) -> SpaceChoice {
         self.items[item].options[usize::from(pick)]

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::known::padded;
-use super::{Costs, KnownCosts};
+use super::{Costs, KnownCosts, StepForm};
 use crate::base::{Alignment, Error, NodeId, Result, ValueId};
 use crate::choose::Way;
 use crate::graph::Graph;
@@ -43,10 +43,12 @@ pub(crate) fn times_of(
     let scratch = scratch_by_node(plan, alignment);
     let time = |step: &PlanStep| {
         let nodes: Vec<NodeId> = step.nodes().collect();
-        let ways = match &step.strips {
-            Some(strips) => costs.ways_in_strips(&nodes, strips, alignment),
-            None => costs.ways(&nodes, step.is_overlapped(), alignment),
+        let form = match &step.strips {
+            Some(strips) => StepForm::Strips(strips),
+            None if step.is_overlapped() => StepForm::Staged,
+            None => StepForm::Whole,
         };
+        let ways = costs.ways(&nodes, form, alignment);
         // Unplanned scratch memory is beside the arena, in the best size.
         let room = scratch.get(&step.node).copied().unwrap_or(u64::MAX);
         let time = fastest_within(&ways, room);

@@ -6,9 +6,9 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 
-use super::KnownCosts;
 use super::estimate::{fastest_within, scratch_by_node};
 use super::known::padded;
+use super::{KnownCosts, StepForm};
 use crate::base::{Alignment, NodeId, SpaceId, ValueId};
 use crate::choose::Way;
 use crate::graph::{Graph, Node};
@@ -138,7 +138,8 @@ impl Finder<'_, '_> {
     fn ways(&self, present: &Present<'_>) -> Vec<StepWay> {
         let Present { nodes, held, time, overlap, .. } = *present;
         let staged = overlap.is_some();
-        let declared = self.costs.ways(nodes, staged, self.alignment);
+        let form = if staged { StepForm::Staged } else { StepForm::Whole };
+        let declared = self.costs.ways(nodes, form, self.alignment);
         // The plan's estimate knows more: copies avoided by sharing.
         let own = fastest_within(&declared, present.scratch);
         let known = |other: u64| time.saturating_add(other).saturating_sub(own);
@@ -151,7 +152,7 @@ impl Finder<'_, '_> {
         let mut ways: Vec<StepWay> = declared.iter().map(beside(0, staged)).collect();
         let shared = overlap.unwrap_or(0);
         if staged {
-            let whole = self.costs.ways(nodes, false, self.alignment);
+            let whole = self.costs.ways(nodes, StepForm::Whole, self.alignment);
             ways.extend(whole.iter().map(beside(shared, false)));
         }
         let held = held.saturating_add(shared);
@@ -165,8 +166,10 @@ impl Finder<'_, '_> {
             }));
         }
         for (parts, bytes) in self.halves(nodes, &present.repeated) {
-            let halves: Vec<Vec<Way>> =
-                parts.iter().map(|part| self.costs.ways(part, false, self.alignment)).collect();
+            let halves: Vec<Vec<Way>> = parts
+                .iter()
+                .map(|part| self.costs.ways(part, StepForm::Whole, self.alignment))
+                .collect();
             ways.extend(in_turn(&halves).into_iter().map(|way| StepWay {
                 bytes: held.saturating_add(bytes).saturating_add(way.bytes),
                 time: way.time,
@@ -185,7 +188,7 @@ impl Finder<'_, '_> {
                 // Such a node may do nothing: the results show other values.
                 return vec![Way { bytes: held, time: 0 }];
             }
-            let mut ways = self.costs.ways(&[node], false, self.alignment);
+            let mut ways = self.costs.ways(&[node], StepForm::Whole, self.alignment);
             for way in &mut ways {
                 way.bytes = way.bytes.saturating_add(held);
             }

@@ -7,15 +7,16 @@ use super::SLOW;
 use super::faster::{ROUNDS, widened};
 use super::maker::{Finish, Maker, Timed};
 use crate::base::{NodeId, Result};
-use crate::choose::{RowMoveCost, StripChoice, StripLimits, Way};
-use crate::plan::{Technique, Techniques};
+use crate::choose::{RowMoveCost, StepForm, StripChoice, StripLimits, Way};
+use crate::plan::Techniques;
 use crate::planner::StripSearch;
+use crate::planner::scope::may_have_strips;
 
 /// Returns plans with fewer than `below` bytes in which some steps run strip by strip.
 pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result<Vec<Timed>> {
     let mut found: Vec<Timed> = Vec::new();
     let options = &maker.context.options;
-    let is_wanted = options.optimize.contains(Technique::Streaming) && !options.parallel_safe;
+    let is_wanted = may_have_strips(maker.context, maker.graph) && !options.parallel_safe;
     let budget = &maker.context.budget;
     let Some(moves) = maker.costs.runner.row_moves().filter(|_| is_wanted) else {
         return Ok(found);
@@ -35,7 +36,8 @@ pub(super) fn in_strips(maker: &Maker<'_, '_>, limit: u64, below: u64) -> Result
     while let Some(choice) = next.filter(|_| !budget.exhausted()) {
         let nodes = |last: NodeId| choice.steps.iter().find(|step| step.last() == Some(&last));
         let runs = |(last, strips)| {
-            nodes(last).is_some_and(|step| maker.costs.run_in_strips(step, strips))
+            nodes(last)
+                .is_some_and(|step| maker.costs.step(step, StepForm::Strips(strips)).is_some())
         };
         let strips = choice.strips.iter().enumerate();
         let refused: Vec<usize> =

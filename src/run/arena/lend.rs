@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 
 use crate::run::arena::Region;
-use crate::run::arena::raw::LentRest;
 use crate::run::arena::spans::{Holder, Reading, StepSpans, Stretch, Writing};
 
 /// A node's memory: shared slices of inputs, exclusive slices of outputs.
@@ -85,57 +84,6 @@ pub(crate) struct Slots<'s, 'm> {
     pub(crate) inputs: &'s mut [Input<'m>],
     pub(crate) outputs: &'s mut [Output<'m>],
     pub(crate) workspaces: &'s mut [&'m mut [u8]],
-}
-
-/// A stretch of bytes to write, and other bytes to read.
-#[derive(Debug)]
-pub(crate) struct Around<'m> {
-    pub(crate) bytes: &'m mut [u8],
-    pub(crate) rest: Rest<'m>,
-}
-
-/// The bytes beside a stretch that is lent for writing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Rest<'m> {
-    /// All bytes of the arena.
-    Arena {
-        /// The stretch that is lent for writing.
-        written: Stretch,
-        /// The regions before the stretch's region.
-        left: &'m [Region<'m>],
-        /// The bytes before the stretch.
-        before: &'m [u8],
-        /// The bytes behind the stretch.
-        after: &'m [u8],
-        /// The regions after the stretch's region.
-        right: &'m [Region<'m>],
-    },
-    /// A step's bytes.
-    Step(LentRest<'m>),
-}
-
-impl<'m> Rest<'m> {
-    /// Returns bytes outside the stretch lent for writing, or `None` if there are no such bytes.
-    pub(crate) fn bytes(&self, place: Stretch) -> Option<&'m [u8]> {
-        if place.is_empty() {
-            return Some(&[]);
-        }
-        match *self {
-            Self::Step(rest) => rest.bytes(place),
-            Self::Arena { written, left, .. } if place.region < written.region => {
-                left.get(place.region)?.bytes().get(place.range())
-            }
-            Self::Arena { written, right, .. } if place.region > written.region => {
-                right.get(place.region - written.region - 1)?.bytes().get(place.range())
-            }
-            Self::Arena { written, before, after, .. } => {
-                match place.start.checked_sub(written.end) {
-                    Some(start) => after.get(start..start + place.len()),
-                    None => before.get(place.range()),
-                }
-            }
-        }
-    }
 }
 
 /// A source of disjoint slices, requested in ascending order.
@@ -245,9 +193,6 @@ pub(crate) trait Memory: Debug + Send + Sync {
     /// Cuts the arena along a step's pieces, and fills the present slots; `None` if the arena is
     /// too small.
     fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()>;
-
-    /// Returns a stretch to write and the rest to read, or `None` if there is no such stretch.
-    fn around(&mut self, place: Stretch) -> Option<Around<'_>>;
 }
 
 impl Memory for Vec<Region<'_>> {
@@ -262,14 +207,6 @@ impl Memory for Vec<Region<'_>> {
     fn lend<'m>(&'m mut self, spans: &StepSpans, slots: Slots<'_, 'm>) -> Option<()> {
         let mut regions = Regions { rest: self.iter_mut(), begun: 0, bytes: &mut [], at: 0 };
         fill(spans, slots, &mut regions)
-    }
-
-    fn around(&mut self, place: Stretch) -> Option<Around<'_>> {
-        let (left, rest) = self.split_at_mut_checked(place.region)?;
-        let (memory, right) = rest.split_first_mut()?;
-        let (before, rest) = memory.bytes_mut().split_at_mut_checked(place.start)?;
-        let (bytes, after) = rest.split_at_mut_checked(place.len())?;
-        Some(Around { bytes, rest: Rest::Arena { written: place, left, before, after, right } })
     }
 }
 

@@ -29,10 +29,10 @@ pub use backing::Measured;
 pub use backing::{ArenaAllocator, ArenaBlock, SystemAllocator};
 pub(crate) use cast::{cast, cast_mut, count};
 pub use lend::{Input, NodeMemory, Output};
-pub(crate) use lend::{Memory, Rest, Slots};
+pub(crate) use lend::{Memory, Slots};
 #[cfg(all(feature = "shared", target_os = "linux"))]
 pub use memfd::{SharedGuard, SharedMemory};
-pub(crate) use spans::{Holder, Reading, StepSpans, Stretch, Writing, settle};
+pub(crate) use spans::{Holder, StepSpans, Stretch, Writing, settle};
 pub(crate) use turns::Refusal;
 
 use crate::base::{Alignment, Error, Hasher, MAX_BYTES, NodeId, Result, SpaceId, ValueId, quoted};

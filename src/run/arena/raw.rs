@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use crate::base::{Alignment, Error, Result};
 use crate::plan::Hazards;
 use crate::run::arena::Region;
-use crate::run::arena::lend::{Around, Cut, Memory, Rest, Slots, fill};
+use crate::run::arena::lend::{Cut, Memory, Slots, fill};
 use crate::run::arena::spans::{Holder, StepSpans, Stretch};
 use crate::run::arena::turns::{Refusal, Turns};
 
@@ -328,39 +328,6 @@ impl Memory for LentStep<'_> {
         }
         let spans = self.spans;
         fill(spans, slots, &mut Pieces { step: self, region: 0, end: 0 })
-    }
-
-    fn around(&mut self, place: Stretch) -> Option<Around<'_>> {
-        let step: &Self = self;
-        let address = if place.is_empty() {
-            NonNull::dangling()
-        } else {
-            step.has(place, true).then(|| step.shared.address(place)).flatten()?
-        };
-        // SAFETY: as in `write`, or no bytes. The result borrows `self` mutably; besides, it has
-        // `rest`, which lends for reading only bytes outside of `place`.
-        let bytes = unsafe { slice::from_raw_parts_mut(address.as_ptr(), place.len()) };
-        Some(Around { bytes, rest: Rest::Step(LentRest { step, written: place }) })
-    }
-}
-
-/// The bytes of a step beside a stretch lent for writing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LentRest<'m> {
-    step: &'m LentStep<'m>,
-    written: Stretch,
-}
-
-impl<'m> LentRest<'m> {
-    /// Returns bytes of the step to read, or `None` if the step has no such bytes, or some are lent
-    /// for writing.
-    pub(super) fn bytes(self, place: Stretch) -> Option<&'m [u8]> {
-        let written = self.written;
-        let apart = place.region != written.region
-            || place.end <= written.start
-            || written.end <= place.start;
-        // The creator of this value borrows the step mutably for `'m`.
-        if apart { self.step.read(place) } else { None }
     }
 }
 

@@ -141,14 +141,6 @@ pub(crate) struct StepSpans {
     pub(crate) readers: Box<[Reader]>,
 }
 
-impl StepSpans {
-    /// Returns the bytes that are lent as the output at `position`, if there are any.
-    pub(crate) fn written(&self, position: usize) -> Option<Stretch> {
-        let holds = |piece: &&Piece| matches!(piece.holder, Holder::Output(at) if at == position);
-        self.pieces.iter().find(holds).map(|piece| piece.place)
-    }
-}
-
 /// Settles the places of a step's operands.
 ///
 /// `states` are the inputs that the step writes, by position.

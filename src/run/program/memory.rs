@@ -12,7 +12,7 @@ use crate::base::{Error, Result, ValueId, quoted};
 use crate::run::arena::{
     Arena, Input, Memory, Output, Slots, Stretch, Writing, cast, cast_mut, count, mismatch,
 };
-use crate::run::program::operands::{Inputs, Operands, OutputAndInputs, whole};
+use crate::run::program::operands::{Operands, whole};
 use crate::run::program::{Program, ProgramStep};
 
 impl Arena<'_> {
@@ -64,8 +64,7 @@ impl Arena<'_> {
 ///   operand.
 /// - [`split`](Self::split) lends all operands at once, if the kernel knows their numbers at
 ///   compile time.
-/// - [`output_and_inputs`](Self::output_and_inputs) lends an output with any number of inputs.
-/// - [`lend`](Self::lend) fills any number of the caller's slots.
+/// - [`lend`](Self::lend) fills the caller's slots, for any number of operands.
 ///
 /// All except the first also return typed slices: [`input_as`](Self::input_as),
 /// [`split_as`](Self::split_as).
@@ -97,7 +96,7 @@ impl<'a> StepMemory<'a> {
     pub fn input(&self, position: usize) -> Result<&[u8]> {
         let place = self.step.spans.inputs.get(position).and_then(|input| input.place);
         let bytes = place.and_then(|place| self.memory.bytes(place));
-        bytes.ok_or_else(|| self.missing(Kind::Input, position))
+        bytes.ok_or_else(|| missing(self.step, Kind::Input, position))
     }
 
     /// Returns the input at `position` with element type `T`: `memory.input_as::<f32>(0)`.
@@ -107,7 +106,8 @@ impl<'a> StepMemory<'a> {
     /// As [`input`](Self::input), and if size or address of the input does not fit the element
     /// type.
     pub fn input_as<T: Pod>(&self, position: usize) -> Result<&[T]> {
-        cast(self.input(position)?).map_err(|reason| self.refuse(Kind::Input, position, reason))
+        cast(self.input(position)?)
+            .map_err(|reason| invalid(self.step, Kind::Input, position, reason))
     }
 
     /// Returns the bytes of the output at `position`, exactly the value's bytes.
@@ -252,20 +252,20 @@ impl<'a> StepMemory<'a> {
         }
     }
 
-    /// Lends an output together with all inputs, any number of inputs.
-    ///
-    /// States that the step mutates are lent for reading.
+    /// Lends all operands into the caller's slots, by position; surplus slots do not change.
     ///
     /// ```
     /// use arenaplan::arena::{Input, Output};
-    /// use arenaplan::program::{OutputAndInputs, StepMemory};
+    /// use arenaplan::program::StepMemory;
     /// use arenaplan::Result;
     ///
-    /// /// Joins any number of inputs, except those that the plan put in their place.
+    /// /// Joins up to eight inputs, except those that the plan put in their place.
     /// fn concatenate(mut memory: StepMemory<'_>) -> Result<()> {
     ///     let sizes = memory.step().inputs().map(|input| input.span.map_or(0, |span| span.bytes));
-    ///     let OutputAndInputs { output, inputs } = memory.output_and_inputs(0)?;
-    ///     let Output::Exclusive(output) = output else { return Ok(()) };
+    ///     let mut inputs = [const { Input::Absent }; 8];
+    ///     let mut outputs = [Output::Absent];
+    ///     memory.lend(&mut inputs, &mut outputs, &mut [])?;
+    ///     let [Output::Exclusive(output)] = outputs else { return Ok(()) };
     ///     let mut rest = output;
     ///     for (input, bytes) in inputs.iter().zip(sizes) {
     ///         let (piece, behind) = rest.split_at_mut(usize::try_from(bytes).unwrap());
@@ -275,47 +275,6 @@ impl<'a> StepMemory<'a> {
     ///         rest = behind;
     ///     }
     ///     Ok(())
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidOperand`] if there is no such output.
-    pub fn output_and_inputs(&mut self, position: usize) -> Result<OutputAndInputs<'_>> {
-        let step = self.step;
-        let Some(output) = step.spans.outputs.get(position) else {
-            return Err(missing(step, Kind::Output, position));
-        };
-        // An operand that is not written takes no bytes away.
-        let nothing = Stretch { region: 0, start: 0, end: 0 };
-        let written = step.spans.written(position).unwrap_or(nothing);
-        let access = output.access;
-        match self.memory.around(written) {
-            Some(around) => Ok(OutputAndInputs {
-                output: match access {
-                    Writing::Absent => Output::Absent,
-                    Writing::Exclusive => Output::Exclusive(around.bytes),
-                    Writing::Within { input, offset } => Output::Within { input, offset },
-                },
-                inputs: Inputs { step, output: position, rest: around.rest },
-            }),
-            None => Err(mismatch(&step.program.plan)),
-        }
-    }
-
-    /// Lends all operands into the caller's slots, by position; surplus slots do not change.
-    ///
-    /// ```
-    /// use arenaplan::arena::{Input, Output};
-    /// use arenaplan::program::StepMemory;
-    /// use arenaplan::Result;
-    ///
-    /// /// Returns how many bytes a step reads, of up to eight operands.
-    /// fn bytes_read(mut memory: StepMemory<'_>) -> Result<usize> {
-    ///     let mut inputs = [const { Input::Absent }; 8];
-    ///     let mut outputs = [const { Output::Absent }; 1];
-    ///     memory.lend(&mut inputs, &mut outputs, &mut [])?;
-    ///     Ok(inputs.iter().map(|it| if let Input::Shared(bytes) = it { bytes.len() } else { 0 }).sum())
     /// }
     /// ```
     ///
@@ -425,16 +384,6 @@ impl<'a> StepMemory<'a> {
             output[at] = compute(operands);
         }
         Ok(())
-    }
-
-    #[cold]
-    fn missing(&self, kind: Kind, position: usize) -> Error {
-        missing(self.step, kind, position)
-    }
-
-    #[cold]
-    fn refuse(&self, kind: Kind, position: usize, reason: String) -> Error {
-        invalid(self.step, kind, position, reason)
     }
 }
 

@@ -6,7 +6,7 @@ mod shared_program;
 mod step;
 
 pub use memory::StepMemory;
-pub use operands::{Inputs, Operands, OutputAndInputs};
+pub use operands::Operands;
 pub use shared_program::{SharedArena, SharedStep};
 pub use step::{ProgramStep, SpaceSpan, StepOperand, StepWorkspace};
 

@@ -1,11 +1,10 @@
-//! Operands that are lent at once: all operands of a step, or an output and all inputs.
+//! All operands of a step, lent at once.
 
 use alloc::string::String;
 
 use bytemuck::Pod;
 
-use crate::run::arena::{Input, Output, Reading, Rest, cast, cast_mut, count};
-use crate::run::program::ProgramStep;
+use crate::run::arena::{Input, Output, cast, cast_mut, count};
 
 /// A step's operands: bytes, or elements of type `T`.
 #[derive(Debug)]
@@ -16,55 +15,6 @@ pub struct Operands<'m, const I: usize, const O: usize, const W: usize, T = u8> 
     pub outputs: [Output<'m, T>; O],
     /// Scratch bytes: the nodes' workspaces, in order.
     pub workspaces: [&'m mut [u8]; W],
-}
-
-/// An output to write, and all inputs to read.
-#[derive(Debug)]
-pub struct OutputAndInputs<'m> {
-    /// The output's bytes.
-    pub output: Output<'m>,
-    /// The step's inputs.
-    pub inputs: Inputs<'m>,
-}
-
-/// A step's inputs, while an output of the step is lent for writing.
-#[derive(Clone, Copy, Debug)]
-pub struct Inputs<'m> {
-    pub(super) step: ProgramStep<'m>,
-    /// The output's position.
-    pub(super) output: usize,
-    /// The bytes that are not lent to be written.
-    pub(super) rest: Rest<'m>,
-}
-
-impl<'m> Inputs<'m> {
-    /// Returns the input count.
-    pub const fn len(&self) -> usize {
-        self.step.spans.inputs.len()
-    }
-
-    /// Returns whether there is no input.
-    pub const fn is_empty(&self) -> bool {
-        self.step.spans.inputs.is_empty()
-    }
-
-    /// Returns the input at `position`, or `None` if there is none.
-    pub fn get(&self, position: usize) -> Option<Input<'m>> {
-        let input = self.step.spans.inputs.get(position)?;
-        Some(match (input.access, input.place) {
-            (Reading::External, _) => Input::External,
-            (Reading::Within { output, offset }, _) if output == self.output => {
-                Input::Within { output, offset }
-            }
-            (_, Some(place)) => Input::Shared(self.rest.bytes(place)?),
-            (_, None) => Input::Absent,
-        })
-    }
-
-    /// Iterates over the inputs, by position.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Input<'m>> + '_ {
-        (0..self.len()).map(|position| self.get(position).unwrap_or_default())
-    }
 }
 
 impl<'m> Input<'m> {

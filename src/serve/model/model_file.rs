@@ -255,7 +255,7 @@ impl<D> TemplateRow<D> {
             return Err(corrupt(format!("a column does not have {rows} numbers, one per shape")));
         }
         let mut varying = Vec::with_capacity(self.numbers.len());
-        let (mut slot, mut pointer, mut refused) = (0, String::new(), None);
+        let (mut slot, mut pointer, mut refused) = (0, String::new(), None::<String>);
         if !self.numbers.is_empty() {
             base.edit(&mut |place, number| {
                 pointer.clear();
@@ -266,7 +266,7 @@ impl<D> TemplateRow<D> {
                     let first =
                         columns.get(column).and_then(|it| Some((it.is_real, it.bits.first()?)));
                     if first != Some((number.is_real(), &number.bits())) {
-                        refused = refused.or(Some(place));
+                        refused.get_or_insert_with(|| pointer.clone());
                     }
                     varying.push(Varying { slot, column });
                 }

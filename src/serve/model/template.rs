@@ -1,10 +1,15 @@
 //! Templates: one graph or plan for several shapes, with a column for each number that varies.
 
-use alloc::{format, vec::Vec};
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
+use core::fmt;
 
 use hashbrown::HashMap;
 
-use super::plan_numbers::{Numbered, Place};
+use super::plan_numbers::Numbered;
 use crate::base::{Error, Result};
 
 /// The numbers that one place has, by row, as [`Number::bits`](crate::base::Number::bits).
@@ -82,23 +87,26 @@ impl<D: Numbered> Template<D> {
             return Ok(());
         }
         let (mut varying, mut slot) = (self.varying.iter().peekable(), 0);
-        let mut refused = None;
+        let mut refused: Option<String> = None;
         found.edit(&mut |place, mut number| {
             if let Some(next) = varying.next_if(|next| next.slot == slot)
                 && !number.set_bits(self.columns[next.column].bits[row])
             {
-                refused = refused.or(Some(place));
+                refused.get_or_insert_with(|| place.to_string());
             }
             slot += 1;
         });
         match refused {
-            Some(place) => Err(too_large(place)),
+            Some(place) => {
+                let reason = format!("a number for {place} does not fit 32 bits");
+                Err(Error::ModelCorrupt { reason })
+            }
             None => found.settle(),
         }
     }
 
     /// Calls `tell` with place and column of each number that varies.
-    pub(super) fn each_varying(&self, mut tell: impl FnMut(Place, usize)) {
+    pub(super) fn each_varying(&self, mut tell: impl FnMut(fmt::Arguments<'_>, usize)) {
         let mut base = self.base.clone();
         let (mut varying, mut slot) = (self.varying.iter().peekable(), 0);
         base.edit(&mut |place, _| {
@@ -115,8 +123,4 @@ pub(super) fn numbers_of<D: Numbered>(of: &D) -> Vec<u64> {
     let mut numbers = Vec::new();
     of.clone().edit(&mut |_, number| numbers.push(number.bits()));
     numbers
-}
-
-fn too_large(place: Place) -> Error {
-    Error::ModelCorrupt { reason: format!("a number for {place} does not fit 32 bits") }
 }

@@ -4,7 +4,7 @@ use arenaplan::arena::{Input, Output};
 use arenaplan::base::Alignment;
 use arenaplan::graph::{Overlap, View, Whole};
 use arenaplan::plan::{InputMemory, OutputMemory, ShareRule, WorkspacePolicy};
-use arenaplan::program::{Operands, OutputAndInputs, SpaceSpan, StepMemory, StepWorkspace};
+use arenaplan::program::{Operands, SpaceSpan, StepMemory, StepWorkspace};
 use arenaplan::{
     Arena, DType, Effects, Error, Graph, Node, NodeId, Plan, Planner, Program, Technique,
     Techniques, Value, ValueId, ValueKind,
@@ -288,9 +288,6 @@ fn a_view_is_not_to_be_written() {
     let Operands { inputs: [x], outputs: [y], workspaces: [] } = memory.split().unwrap();
     assert!(matches!(x, Input::Shared(bytes) if bytes.len() == 64));
     assert!(matches!(y, Output::Within { input: 0, offset: 0 }));
-    let OutputAndInputs { output, inputs } = memory.output_and_inputs(0).unwrap();
-    assert!(matches!(output, Output::Within { input: 0, offset: 0 }));
-    assert!(matches!(inputs.get(0), Some(Input::Shared(bytes)) if bytes.len() == 64));
     memory.elementwise(|_: [u8; 1]| panic!("there is nothing to do")).unwrap();
 }
 
@@ -333,10 +330,11 @@ fn any_number_of_inputs_is_lent_beside_an_output() {
             arena.value_mut(&plan, value).unwrap().fill(byte);
         }
         let mut memory = arena.step(&program, program.step(0).unwrap()).unwrap();
-        let OutputAndInputs { output, inputs } = memory.output_and_inputs(0).unwrap();
-        assert_eq!((inputs.len(), inputs.is_empty()), (4, false));
-        if let Output::Exclusive(output) = output {
-            for (position, input) in inputs.iter().enumerate() {
+        let mut inputs = [const { Input::Absent }; 4];
+        let mut outputs = [Output::Absent];
+        memory.lend(&mut inputs, &mut outputs, &mut []).unwrap();
+        if let [Output::Exclusive(output)] = outputs {
+            for (position, input) in inputs.into_iter().enumerate() {
                 match input {
                     Input::Shared(bytes) => output[4 * position..][..4].copy_from_slice(bytes),
                     Input::Within { output: 0, offset } => assert_eq!(offset, 4 * position),
@@ -402,8 +400,7 @@ fn a_state_that_is_mutated_is_lent_to_be_written() {
         if ignores.is_empty() {
             assert!(matches!(rest, Input::WithinState { input: 1, offset: 0 }));
         }
-        let OutputAndInputs { inputs, .. } = memory.output_and_inputs(0).unwrap();
-        assert!(matches!(inputs.get(1), Some(Input::Shared([6, ..]))));
+        assert!(matches!(memory.input(1).unwrap(), [6, ..]));
         assert_eq!(arena.value(program.plan(), state).unwrap(), [6; 8]);
     }
 }
@@ -434,13 +431,9 @@ fn operands_that_are_left_out_or_constant_have_no_bytes() {
         assert_eq!(refusal, format!("step 'y', {reason}"));
     }
     assert!(memory.output(0).is_err() && memory.output(1).is_ok() && memory.output(2).is_err());
-    assert!(memory.output_and_inputs(2).is_err());
     let Operands { inputs, outputs, workspaces: [] } = memory.split().unwrap();
     assert!(matches!(inputs, [Input::Shared(_), Input::Absent, Input::External]));
     assert!(matches!(outputs, [Output::Absent, Output::Exclusive(_)]));
-    let OutputAndInputs { output, inputs } = memory.output_and_inputs(0).unwrap();
-    assert!(matches!(output, Output::Absent));
-    assert!(matches!(inputs.get(0), Some(Input::Shared(bytes)) if bytes.len() == 8));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod window;
 use arenaplan::program::StepMemory;
 use arenaplan::{Graph, NodeId, ValueId};
 
+use operator::MOST_INPUTS;
 pub(crate) use operator::Operator;
 
 use crate::error::Result;
@@ -44,6 +45,9 @@ pub fn kernel_of(
     let operator = Operator::new(graph, node, weights, sizes);
     if !graph.node(node).domain().is_empty() {
         return Err(operator.refuse("it is of no standard operator set"));
+    }
+    if operator.inputs() > MOST_INPUTS {
+        return Err(operator.refuse(format!("it has more than {MOST_INPUTS} inputs")));
     }
     let is_read = |value: ValueId| {
         let readers = graph.nodes().iter().filter(|node| node.inputs().contains(&Some(value)));

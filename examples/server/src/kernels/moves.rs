@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arenaplan::arena::{Input, Output};
-use arenaplan::program::{OutputAndInputs, StepMemory};
+use arenaplan::program::StepMemory;
 use ndarray::{ArrayView, ArrayViewMut, IxDyn};
 
 use super::Kernel;
-use super::operator::{Lent, Operand, Operator, input, lend};
+use super::operator::{Lent, Operand, Operator, input, lend, operands};
 use crate::error::Result;
 use crate::tensors::Elements;
 
@@ -26,8 +26,7 @@ pub(super) fn copy(operator: &Operator<'_>) -> Result<Box<dyn Kernel>> {
 
 impl Kernel for Copy {
     fn run(&self, memory: &mut StepMemory<'_>) -> arenaplan::Result<()> {
-        let OutputAndInputs { output, inputs } = memory.output_and_inputs(0)?;
-        if let (Output::Exclusive(output), Some(Input::Shared(source))) = (output, inputs.get(0)) {
+        if let (Output::Exclusive(output), [Input::Shared(source), ..]) = operands(memory)? {
             output[..self.bytes].copy_from_slice(&source[..self.bytes]);
         }
         Ok(())

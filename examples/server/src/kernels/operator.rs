@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arenaplan::arena::{Input, Output};
 use arenaplan::graph::{Attribute, Node};
-use arenaplan::program::{Inputs, OutputAndInputs, StepMemory};
+use arenaplan::program::StepMemory;
 use arenaplan::{Graph, NodeId, ValueKind};
 use bytemuck::Pod;
 
@@ -172,6 +172,14 @@ impl<'g> Operator<'g> {
     }
 }
 
+/// Most inputs of a node.
+pub(crate) const MOST_INPUTS: usize = 64;
+/// Most outputs of a node, of which kernels make the first.
+const MOST_OUTPUTS: usize = 8;
+
+/// The inputs of a running kernel, by position.
+pub(crate) type Inputs<'m> = [Input<'m>; MOST_INPUTS];
+
 /// Output and inputs of a running kernel.
 pub(crate) struct Lent<'m> {
     pub(crate) output: &'m mut [f32],
@@ -185,11 +193,21 @@ pub(crate) fn lend<'m>(
     memory: &'m mut StepMemory<'_>,
     elements: usize,
 ) -> arenaplan::Result<Option<Lent<'m>>> {
-    let OutputAndInputs { output, inputs } = memory.output_and_inputs(0)?;
-    let Output::Exclusive(output) = output else { return Ok(None) };
+    let (Output::Exclusive(output), inputs) = operands(memory)? else { return Ok(None) };
     let bytes = output.get_mut(..elements * size_of::<f32>()).unwrap_or_default();
     let output = bytemuck::try_cast_slice_mut(bytes).map_err(|error| misplaced(&error))?;
     Ok(Some(Lent { output, inputs }))
+}
+
+/// Lends the bytes of the first output, and of all inputs.
+pub(crate) fn operands<'m>(
+    memory: &'m mut StepMemory<'_>,
+) -> arenaplan::Result<(Output<'m>, Inputs<'m>)> {
+    let mut inputs = [const { Input::Absent }; MOST_INPUTS];
+    let mut outputs = [const { Output::Absent }; MOST_OUTPUTS];
+    memory.lend(&mut inputs, &mut outputs, &mut [])?;
+    let [output, ..] = outputs;
+    Ok((output, inputs))
 }
 
 /// Returns the elements of an input in the arena, which no kernel finds in its output.

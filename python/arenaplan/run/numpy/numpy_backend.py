@@ -63,7 +63,7 @@ class _Facts:
     """A number for each kind of node."""
     kind_of: dict[int, int] = field(default_factory=dict)
     """By node, the number of its kind."""
-    alike: dict[object, StepCost] = field(default_factory=dict)
+    alike: dict[object, StepCost | None] = field(default_factory=dict)
     """By kinds of nodes and the values between them, the cost of such a step."""
     in_strips: dict[object, StepCost | None] = field(default_factory=dict)
     """By nodes and strips, the cost of such a step."""
@@ -90,19 +90,21 @@ class NumpyCosts:
             if place not in in_strips:
                 in_strips[place] = self._in_strips(nodes, form)
             return in_strips[place]
+        alike: dict[object, StepCost | None] = self._facts.alike
+        key: object = None
         try:
             key = form, self._key(nodes)
-            known = self._facts.alike.get(key)
-            if known is None:
-                if form == "continued":
-                    known = _grouped(continued_group(graph, nodes), staged=False)
-                elif len(nodes) > 1 or (form == "staged" and not is_in_order(graph, nodes)):
-                    known = _grouped(group_of(graph, nodes), staged=form == "staged")
-                else:
-                    known = _alone(graph, graph.nodes[nodes[0]])
-                self._facts.alike[key] = known
+            if key in alike:
+                return alike[key]
+            if form == "continued":
+                known = _grouped(continued_group(graph, nodes), staged=False)
+            elif len(nodes) > 1 or (form == "staged" and not is_in_order(graph, nodes)):
+                known = _grouped(group_of(graph, nodes), staged=form == "staged")
+            else:
+                known = _alone(graph, graph.nodes[nodes[0]])
         except (*NOT_RUN, NotAGroup):
-            return None  # Such a graph can be planned; an executor, or the core, will refuse it.
+            known = None  # Such a graph can be planned; an executor, or the core, will refuse it.
+        alike[key] = known
         return known
 
     def _in_strips(self, nodes: Sequence[int], strips: Strips) -> StepCost | None:
