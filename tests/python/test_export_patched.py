@@ -22,7 +22,6 @@ from arenaplan.tflite.rewrite.patch import (
     NewTensor,
     Patch,
     Repeated,
-    identity,
 )
 from arenaplan.tflite.rewrite.strip_patches import patch_of
 from arenaplan.tflite.rewrite.strip_regions import SplitRegion
@@ -33,7 +32,7 @@ MODELS = ("ad01_int8", "kws_ref_model", "micro_speech_quantized", "person_detect
 
 def unchanged(model: TfliteModel) -> Patch:
     main = model.subgraphs[0]
-    return identity(len(main.tensors), len(main.operators))
+    return Patch(len(main.tensors), (), tuple(map(Kept, range(len(main.operators)))))
 
 
 def said(model: TfliteModel) -> tuple[Any, ...]:
@@ -106,7 +105,7 @@ def test_new_tensors_take_the_numbers_that_are_free() -> None:
     model = parse(flat.write(signed()))
     patch = Patch(
         4,
-        (NewTensor("middle", 2, (1, 8), None),),
+        (NewTensor("middle", 2, (1, 8)),),
         (Repeated(0, (1,), (4,), unpadded=False), Repeated(1, (4,), (3,), unpadded=False)),
     )
     assert order_of_tensors(model, patch) == (4, 1, 3)
@@ -186,12 +185,12 @@ def test_a_patch_may_join_what_the_model_had_as_one() -> None:
     y = net.relu(0)
     model = parse(net.file([y]))
     constants = (NewConstant("b", (4,), (0, 3, 0, 0)), NewConstant("s", (4,), (-1, 5, -1, -1)))
-    tensors = (*constants, NewTensor("rows", 0, (1, 5, 8, 4), None))
+    tensors = (*constants, NewTensor("rows", 0, (1, 5, 8, 4)))
     top = (NewConstant("b0", (4,), (0, 0, 0, 0)), NewConstant("s0", (4,), (-1, 3, -1, -1)))
     tensors += (
         *top,
-        NewTensor("top", 0, (1, 3, 8, 4), None),
-        NewTensor("x2", 0, (1, 8, 8, 4), None),
+        NewTensor("top", 0, (1, 3, 8, 4)),
+        NewTensor("x2", 0, (1, 8, 8, 4)),
     )
     steps = (
         Moved("slice", (0, 2, 3), 4),

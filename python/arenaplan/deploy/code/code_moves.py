@@ -50,7 +50,7 @@ def rows(site: CodeSite) -> Emit:
 # -- elements at other places ---------------------------------------------------------------------
 
 
-class Box(NamedTuple):
+class MovedBox(NamedTuple):
     """Result elements that nested loops take from an operand."""
 
     starts: list[int]
@@ -97,9 +97,9 @@ def _cut(planes: Sequence[np.ndarray]) -> tuple[int, int] | None:
     return None
 
 
-def _boxes(site: CodeSite, origins: np.ndarray) -> list[Box]:
+def _boxes(site: CodeSite, origins: np.ndarray) -> list[MovedBox]:
     """Return boxes with all elements that have an origin; -1 is none."""
-    found: list[Box] = []
+    found: list[MovedBox] = []
     pending = [tuple(slice(0, dim) for dim in origins.shape)]
     while pending:
         box = pending.pop()
@@ -123,14 +123,14 @@ def _boxes(site: CodeSite, origins: np.ndarray) -> list[Box]:
             [int(line[min(step, len(line) - 1)]) - first for step in dense_steps(rounds)]
             for line, rounds in zip(lines, counts, strict=True)
         ]
-        found.append(Box([span.start for span in box], counts, steps, first))
+        found.append(MovedBox([span.start for span in box], counts, steps, first))
     return found
 
 
 class BoxCopy:
     """Copies a box of a result from an operand."""
 
-    def __init__(self, site: CodeSite, box: Box, shape: Sequence[int], item: int) -> None:
+    def __init__(self, site: CodeSite, box: MovedBox, shape: Sequence[int], item: int) -> None:
         places = dense_steps(shape)
         counts, source, target = [], [], []
         for rounds, steps, place in zip(box.counts, box.steps, places, strict=True):

@@ -19,28 +19,12 @@ Mover: TypeAlias = Literal["slice", "pad", "concat"]
 """Operators that only move elements; the writer knows the file format's names."""
 
 
-class TensorRows(NamedTuple):
-    """
-    Old tensor rows held by a tensor.
-
-    Row ``i`` in the tensor is row ``start + i`` in the old tensor. Rows outside ``exact`` differ
-    from the old tensor: the operator saw padding instead of rows.
-    """
-
-    tensor: int
-    start: int
-    stop: int
-    exact: tuple[int, int]
-
-
 class NewTensor(NamedTuple):
     """A computed tensor, with an old tensor's element type and quantization."""
 
     name: str
     like: int
     shape: Shape
-    rows: TensorRows | None
-    """``None`` for a padding's result, whose border is not part of an old tensor."""
 
 
 class NewConstant(NamedTuple):
@@ -98,8 +82,3 @@ class Patch:
     def is_new(self, number: int) -> bool:
         """Return whether a number names a new tensor."""
         return number >= self.old_tensors
-
-
-def identity(old_tensors: int, old_operators: int) -> Patch:
-    """Return the patch that keeps every operator."""
-    return Patch(old_tensors, (), tuple(Kept(position) for position in range(old_operators)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from arenaplan.base.errors import InternalError
 from arenaplan.tflite.rewrite.image_rows import Span
@@ -16,7 +16,6 @@ from arenaplan.tflite.rewrite.patch import (
     Repeated,
     Shape,
     Step,
-    TensorRows,
 )
 from arenaplan.tflite.rewrite.program import OperatorProgram
 from arenaplan.tflite.rewrite.strip_regions import (
@@ -76,15 +75,12 @@ def steps_of(
     return emitter.steps
 
 
-class _Slab:
+class _Slab(NamedTuple):
     """A tensor with some rows of an old tensor."""
 
-    __slots__ = ("number", "start", "stop")
-
-    def __init__(self, number: int, start: int, stop: int) -> None:
-        self.number = number
-        self.start = start
-        self.stop = stop
+    number: int
+    start: int
+    stop: int
 
 
 class _Emitter:
@@ -102,7 +98,7 @@ class _Emitter:
 
     def region(self, scope: Scope, region: SplitRegion, strips: Sequence[Strip]) -> None:
         """Append the calls for all strips, and the operators that join the strips."""
-        parts: list[int] = []
+        parts: list[_Slab] = []
         held: dict[int, _Slab] = {}
         for strip in strips:
             slabs: dict[int, _Slab] = {}
@@ -113,7 +109,7 @@ class _Emitter:
                 if result in region.held:
                     self._hold(strip, call, slabs, held)
             edges = strip.needs[scope.result]
-            parts.append(self._rows(scope, slabs, cut, scope.result, edges))
+            parts.append(_Slab(self._rows(scope, slabs, cut, scope.result, edges), *edges))
         self._join(parts, scope.result)
 
     def _call(
@@ -141,7 +137,7 @@ class _Emitter:
             columns = operator.rule.window.columns
             inputs[1] = self._constant((0, 0, answer.above, answer.below, *columns, 0, 0), (4, 2))
         result = operator.outputs[0]
-        made = self._strip(result, answer.made, call.request)
+        made = self._strip(result, answer.made)
         self.steps.append(
             Repeated(
                 call.operator, tuple(inputs), (made,), unpadded=answer.way in ("bare", "padded")
@@ -175,7 +171,7 @@ class _Emitter:
         begin = self._constant((0, span[0] - slab.start, 0, 0))
         # -1 takes the rest in all dimensions except rows, so the size fits tensors with any width.
         size = self._constant((-1, span[1] - span[0], -1, -1))
-        number = self._strip(tensor, span, span)
+        number = self._strip(tensor, span)
         self.steps.append(Moved("slice", (slab.number, begin, size), number))
         return number
 
@@ -189,7 +185,7 @@ class _Emitter:
         shape = (1, rows, width + sum(columns), channels)
         first = answer.operand[0] - answer.above
         name = f"{old.name[:_LONGEST]}[{first}:{first + rows}]+"
-        padded = self._tensor(NewTensor(name, tensor, shape, None))
+        padded = self._tensor(NewTensor(name, tensor, shape))
         self.steps.append(Moved("pad", (number, pads), padded))
         return padded
 
@@ -208,38 +204,35 @@ class _Emitter:
             fresh = slab.number
             if (slab.start, slab.stop) != call.request:
                 fresh = self._cut(result, slab, call.request)
-            joined = self._strip(result, (start, stop), (start, stop))
+            joined = self._strip(result, (start, stop))
             self.steps.append(Moved("concat", (kept, fresh), joined, axis=1))
             slabs[result] = _Slab(joined, start, stop)
         held[result] = slabs[result]
 
-    def _join(self, parts: Sequence[int], result: int) -> None:
+    def _join(self, parts: Sequence[_Slab], result: int) -> None:
         """Append the concatenation of all strips."""
         while len(parts) > MOST_OPERANDS:
             parts = [
                 self._joined(result, parts[i : i + MOST_OPERANDS])
                 for i in range(0, len(parts), MOST_OPERANDS)
             ]
-        self.steps.append(Moved("concat", tuple(parts), result, axis=1))
+        self.steps.append(Moved("concat", tuple(part.number for part in parts), result, axis=1))
 
-    def _joined(self, result: int, parts: Sequence[int]) -> int:
+    def _joined(self, result: int, parts: Sequence[_Slab]) -> _Slab:
         """Append the concatenation of neighboring strips."""
         if len(parts) == 1:
             return parts[0]
-        spans = [self._tensors[n - len(self._program.tensors)] for n in parts]
-        rows = [t.rows for t in spans if isinstance(t, NewTensor) and t.rows is not None]
-        span = (rows[0].start, rows[-1].stop)
-        number = self._strip(result, span, span)
-        self.steps.append(Moved("concat", tuple(parts), number, axis=1))
-        return number
+        span = parts[0].start, parts[-1].stop
+        number = self._strip(result, span)
+        self.steps.append(Moved("concat", tuple(part.number for part in parts), number, axis=1))
+        return _Slab(number, *span)
 
-    def _strip(self, tensor: int, span: Span, exact: Span) -> int:
+    def _strip(self, tensor: int, span: Span) -> int:
         """Return a new tensor for some old rows."""
         old = self._program.tensors[tensor]
         _, _, width, channels = old.shape
         name = f"{old.name[:_LONGEST]}[{span[0]}:{span[1]}]"
-        shape = (1, span[1] - span[0], width, channels)
-        return self._tensor(NewTensor(name, tensor, shape, TensorRows(tensor, *span, exact)))
+        return self._tensor(NewTensor(name, tensor, (1, span[1] - span[0], width, channels)))
 
     def _constant(self, values: tuple[int, ...], shape: Shape | None = None) -> int:
         """Return a constant; equal constants share a tensor."""
