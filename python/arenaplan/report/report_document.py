@@ -231,25 +231,22 @@ class _Maker:
         rows = []
         for index in self.indices:
             place = self.places[index]
-            if self.graph is None:
-                kind = "activation" if index in self.writers else "input"
-                facts: dict[str, Any] = {
-                    "name": self.planned_names[index],
-                    "kind": kind,
-                    "dtype": None,
-                    "shape": None,
-                }
-            else:
+            kind, dtype, shape = "activation" if index in self.writers else "input", None, None
+            if self.graph is not None:
                 value = self.graph.values[index]
                 dtype, shape = self.graph.tensors.get(index, (value.dtype, value.shape))
-                facts = {
-                    "name": value.name,
-                    "kind": value.kind,
+                kind = value.kind
+            rows.append(
+                {
+                    "name": self._name(index),
+                    "kind": kind,
                     "dtype": dtype,
-                    "shape": list(shape),
+                    "shape": None if shape is None else list(shape),
+                    "result": None if self.graph is None else index in self.results,
+                    **self._placed(place),
+                    "held": self._held(index, place),
                 }
-            facts["result"] = None if self.graph is None else index in self.results
-            rows.append({**facts, **self._placed(place), "held": self._held(index, place)})
+            )
         return rows
 
     def _placed(self, place: Placement | PlacedWorkspace | None) -> dict[str, Any]:
@@ -341,8 +338,7 @@ class _Maker:
         pairs |= {(each.input, each.output) for each in effects.views}
         pairs |= {(each.input, each.output) for each in effects.overlaps}
         for source, result in sorted(pairs):
-            operands = (node.inputs[source], node.outputs[result])
-            rows = self._row_numbers(list(operands))
+            rows = self._row_numbers([node.inputs[source], node.outputs[result]])
             if len(rows) == 2:
                 yield rows[0], rows[1]
 
@@ -385,18 +381,18 @@ class _Maker:
         arenas = range(len(self.plan.spaces))
         spans: list[list[Rectangle]] = [[] for _ in arenas]
         own: list[list[list[tuple[int, int]]]] = [[[] for _ in range(count)] for _ in arenas]
-        for index, place in enumerate(self.places):
+        used: list[tuple[Placement | PlacedWorkspace | None, set[int]]] = [
+            (place, {*self.readers.get(index, ()), *self.writers.get(index, ())})
+            for index, place in enumerate(self.places)
+        ]
+        used += [(work, {work.live.start}) for work in self.workspaces]
+        for place, steps in used:
             if place is not None and place.space in arenas:
                 end = place.offset + place.bytes
-                spans[place.space].append(
-                    Rectangle(place.offset, end, place.live.start, place.live.end)
-                )
-                for step in {*self.readers.get(index, ()), *self.writers.get(index, ())}:
+                span = Rectangle(place.offset, end, place.live.start, place.live.end)
+                spans[place.space].append(span)
+                for step in steps:
                     own[place.space][step].append((place.offset, end))
-        for work in self.workspaces:
-            end = work.offset + work.bytes
-            spans[work.space].append(Rectangle(work.offset, end, work.live.start, work.live.end))
-            own[work.space][work.live.start].append((work.offset, end))
         return [
             {
                 "space": self.space_names[space],

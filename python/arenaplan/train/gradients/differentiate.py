@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import prod
 from typing import Self, TypeAlias
 
@@ -25,7 +26,7 @@ from arenaplan.base.errors import (
 )
 from arenaplan.graph import Graph, Node, ValueId
 from arenaplan.graph.ops.own_ops import table_name, undeclared
-from arenaplan.train.gradients import (
+from arenaplan.train.gradients import (  # noqa: F401  Their import registers the rules.
     activation_gradients,
     composed_gradients,
     elementwise_gradients,
@@ -39,18 +40,6 @@ from arenaplan.train.gradients import (
 from arenaplan.train.gradients.gradient_rules import RULES, Gradients, Rule, Site
 from arenaplan.train.symbols import operators
 
-_FAMILIES = (
-    activation_gradients,
-    composed_gradients,
-    elementwise_gradients,
-    layout_gradients,
-    norm_gradients,
-    product_gradients,
-    reduction_gradients,
-    second_gradients,
-    window_gradients,
-)
-"""Modules whose import registers rules."""
 _FLOATS = frozenset(["float16", "float32", "float64"])
 
 Seed: TypeAlias = "ValueId | float | np.ndarray"
@@ -135,18 +124,10 @@ class TrainingGraph:
                 )
         for old in found:
             graph.drop_output(old)
-        made = {at for node in graph.nodes for at in node.outputs}
-        gradients = []
-        for old in self.gradients:
-            index: int = found.get(old, old)
-            if old in found:
-                if index in graph.outputs or index not in made:
-                    # A value can be an output only once, and a constant or input cannot be an
-                    # output.
-                    index = operators(graph).Identity(index)
-                graph.output(index)
-            gradients.append(index)
-        self.gradients = tuple(gradients)
+        replaced = [old for old in self.gradients if old in found]
+        made = _outputs(graph, [found[old] for old in replaced])
+        found = dict(zip(replaced, made, strict=True))
+        self.gradients = tuple(found.get(old, old) for old in self.gradients)
         return self
 
     def gradient(self, parameter: int) -> ValueId:
@@ -235,10 +216,9 @@ def gradient(
     for loss in losses:
         if loss not in made.outputs:
             made.output(loss)
-    named = _named(made, parameters, found)
-    for index in named:
-        made.output(index)
-    return TrainingGraph(made, losses, parameters, named)
+    op = operators(made)
+    names = [op.unique(f"{made.values[index].name}.grad") for index in parameters]
+    return TrainingGraph(made, losses, parameters, tuple(_outputs(made, found, names)))
 
 
 class _Sweep:
@@ -410,18 +390,17 @@ def _overwritten(forward: Sequence[Node]) -> Mapping[int, frozenset[int]]:
     return found
 
 
-def _named(graph: Graph, parameters: Sequence[int], found: Sequence[int]) -> tuple[int, ...]:
-    """Return gradients as distinct values, named after the parameters."""
+def _outputs(graph: Graph, found: Sequence[int], names: Sequence[str] = ()) -> list[int]:
+    """Make values outputs, or copies of them, under names if given; return the outputs."""
     made = {v for node in graph.nodes for v in node.outputs}
-    taken = set(graph.outputs)
-    named = []
-    for parameter, index in zip(parameters, found, strict=True):
-        name = operators(graph).unique(f"{graph.values[parameter].name}.grad")
+    taken, outputs = set(graph.outputs), []
+    for index, name in zip_longest(found, names):
         if index in taken or index not in made:
             # A value can be an output only once, and a constant or input cannot be an output.
-            index = operators(graph).Identity(index, outputs=[name])
-        else:
+            index = operators(graph).Identity(index, outputs=None if name is None else [name])
+        elif name is not None:
             graph.rename(index, name)
+        graph.output(index)
         taken.add(index)
-        named.append(index)
-    return tuple(named)
+        outputs.append(index)
+    return outputs
