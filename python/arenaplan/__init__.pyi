@@ -1,6 +1,5 @@
 # The names of the package, which `__init__.py` imports from here at their first use.
 
-from . import classic as classic
 from . import formats as formats
 from . import graph as graph
 from . import planner as planner
@@ -19,6 +18,7 @@ from .planner import (
     PlanOptions,
     Problem,
     Space,
+    classic,
     diff,
     explain,
     pack,

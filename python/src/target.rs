@@ -63,6 +63,13 @@ getters! { Target
     /// Whether values may be in several spaces.
     several_spaces: bool = |it| it.inner.several_spaces();
 
+    /// Whether a kernel writes elements of a piece before it has read all of the piece's inputs.
+    early_writes: bool = |it| it.inner.early_writes();
+
+    /// Dimension of the rows that are all that the runner streams, strip by strip; ``None`` if the
+    /// runner streams any pieces.
+    strip_axis: Option<usize> = |it| it.inner.strip_axis();
+
     /// Origin of kernel scratch memory: ``"graph"``, ``"runner"`` or ``"nobody"``.
     scratch: &'static str = |it| it.inner.scratch().name();
 

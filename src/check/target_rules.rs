@@ -56,11 +56,16 @@ impl Plan {
         for step in &self.steps {
             let name = || quoted(&step.name);
             let is_one_of_several = !step.fused.is_empty() || step.continues;
-            if is_one_of_several && target.granularity() == Granularity::Node {
+            let is_strip = target.strip_axis().is_none() || step.strips.is_some();
+            if is_one_of_several && !(is_strip && target.granularity() != Granularity::Node) {
                 return refuse(format!("step {} runs several nodes as one", name()));
             }
             if step.strips.is_some() && target.granularity() != Granularity::Tile {
                 return refuse(format!("step {} runs strip by strip", name()));
+            }
+            let axis = target.strip_axis().filter(|_| step.strips.is_some());
+            if axis.is_some() && axis != self.target().strip_axis() {
+                return refuse(format!("step {} makes strips for another runner", name()));
             }
             for share in &step.shares {
                 let (technique, what) = match share.rule {
@@ -71,6 +76,11 @@ impl Plan {
                     }
                     ShareRule::View => (Technique::Elision, "as a piece of, or around,"),
                 };
+                let is_early = target.early_writes() && !self.target().early_writes();
+                if technique == Technique::Overlap && is_early {
+                    let what = "is at a distance of its operand that suits another runner";
+                    return refuse(format!("the result of {} {what}", name()));
+                }
                 if !honors(technique) {
                     let (input, output) = (share.input, share.output);
                     return refuse(format!(

@@ -10,7 +10,7 @@ use alloc::{format, vec, vec::Vec};
 use crate::base::{NodeId, Result, ValueId, quoted};
 use crate::check::mismatch;
 use crate::check::strip_replay::{Border, LineMemory, StripReplay};
-use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole};
+use crate::graph::{Effects, Graph, InPlace, Node, Overlap, ValueKind, Whole, Window};
 use crate::plan::{Plan, PlanStep, Provider, ShareRule, Strips};
 
 /// A step's operands, and the step's permissions on the operands.
@@ -46,10 +46,17 @@ impl<'a> Unit<'a> {
         let id = NodeId::from(step.node);
         let node = graph.node(id);
         let overlaps = step.shares.iter().any(|share| share.rule == ShareRule::Overlap);
+        let early = plan.target().early_writes();
         if !step.fused.is_empty() {
             let nodes: Vec<_> =
                 step.fused.iter().chain([&step.node]).map(|&node| NodeId::from(node)).collect();
             if let Some(strips) = &step.strips {
+                let axis = plan.target().strip_axis();
+                let mut windows = nodes.iter().flat_map(|&id| &graph.node(id).effects().windows);
+                if windows.any(|window| axis.is_some_and(|axis| !is_along(window, axis))) {
+                    let what = "makes strips that its runner does not make";
+                    return mismatch(format!("node {} {what}", quoted(node.name())));
+                }
                 let scratch = plan.workspaces_of(id).first().map(|first| first.bytes);
                 let unit = strip_unit(graph, nodes, strips, scratch, readers)?;
                 // With scratch memory, calls of several nodes may be one, whose order is not known.
@@ -57,7 +64,7 @@ impl<'a> Unit<'a> {
                 return Ok(if in_order { unit } else { unit.without_overlaps() });
             }
             let group = CheckedGroup { graph, nodes: &nodes, made: BTreeMap::new() };
-            return group.unit(readers, overlaps);
+            return group.unit(readers, overlaps.then_some(early));
         }
         if step.strips.is_some() {
             return mismatch(format!("node {} runs alone, and in strips", quoted(node.name())));
@@ -70,7 +77,7 @@ impl<'a> Unit<'a> {
             writes: node.outputs().to_vec(),
             effects: Cow::Borrowed(node.effects()),
             mutates: node.effects().mutates.iter().filter_map(state).collect(),
-            overlaps: if overlaps { overlaps_of(graph, node) } else { Vec::new() },
+            overlaps: if overlaps { overlaps_of(graph, node, early) } else { Vec::new() },
             takes: takes_of(node),
             lines: LineMemory::default(),
         })
@@ -125,7 +132,8 @@ struct CheckedGroup<'a, 'n> {
 }
 
 impl<'a> CheckedGroup<'a, '_> {
-    fn unit(mut self, readers: &[Vec<NodeId>], overlaps: bool) -> Result<Unit<'a>> {
+    /// Returns the unit; with `early`, whether kernels write early, of a plan with overlaps.
+    fn unit(mut self, readers: &[Vec<NodeId>], early: Option<bool>) -> Result<Unit<'a>> {
         let (graph, nodes) = (self.graph, self.nodes);
         let (&last, inner) = nodes.split_last().expect("a step runs a node");
         let mut outside: Vec<ValueId> = Vec::new();
@@ -169,11 +177,11 @@ impl<'a> CheckedGroup<'a, '_> {
         }
         let in_pieces = |(input, &value): (usize, &ValueId)| {
             let is_piece = result.needs.get(&value) == Some(&Need::Piece);
-            let distance = lead(graph, output, value, result.pieces).filter(|_| is_piece)?;
+            let distance = lead(graph, output, value, result.pieces, early?);
+            let distance = distance.filter(|_| is_piece)?;
             Some(Overlap { input, output: 0, distance })
         };
-        let overlaps = outside.iter().enumerate().filter(|_| overlaps).filter_map(in_pieces);
-        let overlaps = overlaps.collect();
+        let overlaps = outside.iter().enumerate().filter_map(in_pieces).collect();
         let is_piece = |value| result.needs.get(value) == Some(&Need::Piece);
         let pieces = outside.iter().enumerate().filter(|(_, value)| is_piece(value));
         let takes = pieces.map(|(position, _)| position).collect();
@@ -272,6 +280,11 @@ fn strip_unit<'a>(
     })
 }
 
+/// Returns whether a window is over rows along a dimension, and does not widen them.
+fn is_along(window: &Window, axis: usize) -> bool {
+    window.axis == axis && window.scale == 1
+}
+
 /// Returns the positions of the inputs that a node's output may share bytes with: in place, as a
 /// view, or at a distance.
 fn takes_of(node: &Node) -> Vec<usize> {
@@ -287,7 +300,7 @@ fn takes_of(node: &Node) -> Vec<usize> {
 }
 
 /// Returns the inputs that a node's output may overlap, and the largest distance behind each.
-fn overlaps_of(graph: &Graph, node: &Node) -> Vec<Overlap> {
+fn overlaps_of(graph: &Graph, node: &Node, early: bool) -> Vec<Overlap> {
     let effects = node.effects();
     let outputs: Vec<_> = node.produces().collect();
     let &[(output, made)] = outputs.as_slice() else { return Vec::new() };
@@ -298,7 +311,7 @@ fn overlaps_of(graph: &Graph, node: &Node) -> Vec<Overlap> {
     overlaps.retain(|overlap| overlap.output == output);
     for flow in effects.flows.iter().filter(|flow| flow.output == output) {
         for (input, read) in node.reads_bytes_of() {
-            let distance = lead(graph, made, read, flow.pieces);
+            let distance = lead(graph, made, read, flow.pieces, early);
             if let Some(distance) = distance.filter(|_| flow.follows.contains(&input)) {
                 overlaps.push(Overlap { input, output, distance });
             }
@@ -311,8 +324,8 @@ fn overlaps_of(graph: &Graph, node: &Node) -> Vec<Overlap> {
 /// piece and a piece is written when complete.
 ///
 /// After the last piece, no input is needed any more; each earlier piece is ahead by another
-/// difference.
-fn lead(graph: &Graph, made: ValueId, read: ValueId, pieces: u64) -> Option<u64> {
+/// difference. With `early`, a piece of several elements is written while its inputs are read.
+fn lead(graph: &Graph, made: ValueId, read: ValueId, pieces: u64, early: bool) -> Option<u64> {
     let bits = |value: ValueId| {
         let value = graph.value(value);
         Some(u128::from(value.elements()?) * u128::from(value.dtype().bits()))
@@ -323,8 +336,10 @@ fn lead(graph: &Graph, made: ValueId, read: ValueId, pieces: u64) -> Option<u64>
         return None;
     }
     let (written, used) = (written / whole, used / whole);
-    let after = |piece: u128| (piece * written).saturating_sub(piece * used);
-    u64::try_from(after(1).max(after(pieces - 1))).ok()
+    let is_written = early && graph.value(made).elements().map(u128::from) != Some(pieces);
+    let own = if is_written { written } else { 0 };
+    let after = |piece: u128| (piece * written + own).saturating_sub(piece * used);
+    u64::try_from(after(0).max(after(1)).max(after(pieces - 1))).ok()
 }
 
 /// Returns the number of pieces common to two divisions.

@@ -13,6 +13,10 @@ impl Graph {
     /// *(i + 1) b* on are still needed, unless piece *i* was the last. A piece is written after the
     /// whole piece was made, so the number of pieces made at once does not matter.
     ///
+    /// With `early_writes`, a kernel writes elements of a piece before it has read all of the piece's
+    /// inputs: bytes from *i b* on are then needed until piece *i* is written. A piece of one element
+    /// is written after the piece was made.
+    ///
     /// A node with several outputs, or a node that mutates a state, has no such inputs: the order
     /// in which outputs are made is unknown.
     ///
@@ -28,12 +32,14 @@ impl Graph {
     /// builder.add_output(y);
     ///
     /// // Before the last of ten rows, 54 bytes are written, and bytes from 36 on are needed.
-    /// let found = builder.build()?.overlaps(rows);
-    /// assert_eq!(found, [Overlap { input: 0, output: 0, distance: 18 }]);
+    /// let graph = builder.build()?;
+    /// assert_eq!(graph.overlaps(rows, false), [Overlap { input: 0, output: 0, distance: 18 }]);
+    /// // After the last row, 60 bytes are written, and that row needed bytes from 36 on.
+    /// assert_eq!(graph.overlaps(rows, true), [Overlap { input: 0, output: 0, distance: 24 }]);
     /// # Ok::<(), arenaplan::Error>(())
     /// ```
     #[must_use]
-    pub fn overlaps(&self, node: NodeId) -> Vec<Overlap> {
+    pub fn overlaps(&self, node: NodeId, early_writes: bool) -> Vec<Overlap> {
         let node = self.node(node);
         let effects = node.effects();
         let mut produced = node.produces();
@@ -55,8 +61,9 @@ impl Graph {
                     piece_bytes(self.value(made), flow.pieces)?,
                     piece_bytes(self.value(node.input(input)?), flow.pieces)?,
                 );
-                let distance = (flow.pieces - 1) * a.saturating_sub(b);
-                Some(Overlap { input, output, distance })
+                let is_whole = self.value(made).elements() == Some(flow.pieces) || !early_writes;
+                let (ahead, own) = (a.saturating_sub(b), if is_whole { 0 } else { a });
+                Some(Overlap { input, output, distance: (flow.pieces - 1) * ahead + own })
             })
         });
         let mut found: Vec<Overlap> = declared.chain(followed).collect();

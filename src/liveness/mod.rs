@@ -47,6 +47,8 @@ pub struct LivenessOptions {
     pub preserve_inputs: bool,
     /// Whether the buffers must be apart in every permitted order, not only in the given order.
     pub parallel_safe: bool,
+    /// Whether kernels write elements of a piece before they have read all of the piece's inputs.
+    pub early_writes: bool,
     /// Bytes that the default space holds, where the graph does not say.
     pub capacity: Option<u64>,
 }
@@ -63,6 +65,7 @@ impl Default for LivenessOptions {
             outputs: OutputMemory::Inside,
             preserve_inputs: false,
             parallel_safe: false,
+            early_writes: false,
             capacity: None,
         }
     }
@@ -82,6 +85,7 @@ impl LivenessOptions {
             same_size: self.same_size,
             inputs: self.inputs,
             outputs: self.outputs,
+            early_writes: self.early_writes,
             alignment: self.alignment,
         }
     }

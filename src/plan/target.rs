@@ -97,6 +97,10 @@ pub struct Target {
     caller_memory: bool,
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_false"))]
     several_spaces: bool,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_false"))]
+    early_writes: bool,
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    strip_axis: Option<usize>,
     #[cfg_attr(feature = "serde", serde(default))]
     scratch: Provider,
     #[cfg_attr(feature = "serde", serde(default))]
@@ -127,6 +131,8 @@ impl Target {
         offset_unit: 1,
         caller_memory: true,
         several_spaces: true,
+        early_writes: false,
+        strip_axis: None,
         scratch: Provider::Nobody,
         fixed: Provider::Nobody,
     };
@@ -182,12 +188,15 @@ impl Target {
         ..Self::NODES
     };
 
-    /// The C function that `export --to c-code` writes. The kernels read a window before they write
-    /// the element, so that every technique but fusion is honored, and need no scratch memory.
+    /// The C function that `export --to c-code` writes. Every technique but fusion is honored. The
+    /// kernels need no scratch memory: they read an element's window, and then write the element.
+    /// Strips are rows of images that are stored pixel by pixel.
     pub const C_CODE: Self = Self {
         name: Cow::Borrowed("c-code"),
         techniques: Self::NODES.techniques.with(Technique::Streaming).with(Technique::Overlap),
         alignment: 8,
+        early_writes: true,
+        strip_axis: Some(1),
         scratch: Provider::Nobody,
         ..Self::NODES
     };
@@ -203,6 +212,8 @@ impl Target {
         offset_unit: 16,
         caller_memory: false,
         several_spaces: false,
+        early_writes: false,
+        strip_axis: None,
         scratch: Provider::Runner,
         fixed: Provider::Runner,
     };
@@ -220,6 +231,8 @@ impl Target {
         offset_unit: 1,
         caller_memory: true,
         several_spaces: true,
+        early_writes: false,
+        strip_axis: None,
         scratch: Provider::Runner,
         fixed: Provider::Runner,
     };
@@ -315,6 +328,21 @@ impl Target {
         self
     }
 
+    /// Sets whether a kernel writes elements of a piece before it has read all of the piece's inputs.
+    #[must_use]
+    pub fn with_early_writes(mut self, early: bool) -> Self {
+        self.early_writes = early;
+        self
+    }
+
+    /// Sets the dimension of the rows that are all that the runner streams; with `None`, it streams
+    /// any pieces.
+    #[must_use]
+    pub fn with_strip_axis(mut self, axis: Option<usize>) -> Self {
+        self.strip_axis = axis;
+        self
+    }
+
     /// Returns the name, with the kernels if named.
     pub fn name(&self) -> &str {
         &self.name
@@ -378,6 +406,20 @@ impl Target {
     /// Returns whether values may be in several spaces.
     pub const fn several_spaces(&self) -> bool {
         self.several_spaces
+    }
+
+    /// Returns whether a kernel writes elements of a piece before it has read all of the piece's
+    /// inputs. Outputs are then farther from overlapped inputs, see [`Graph::overlaps`].
+    ///
+    /// [`Graph::overlaps`]: crate::Graph::overlaps
+    pub const fn early_writes(&self) -> bool {
+        self.early_writes
+    }
+
+    /// Returns the dimension of the rows that are all that the runner streams, strip by strip and
+    /// with windows that do not widen rows; `None` if the runner streams any pieces.
+    pub const fn strip_axis(&self) -> Option<usize> {
+        self.strip_axis
     }
 
     /// Returns the origin of kernel scratch memory.

@@ -5,7 +5,7 @@
 
 use crate::base::{Alignment, Instant, NodeId, Result};
 use crate::choose::{Costs, Memories};
-use crate::graph::Graph;
+use crate::graph::{Graph, Window};
 use crate::liveness::LivenessOptions;
 use crate::pack::{Budget, Progress, Stage};
 use crate::plan::{PlanOptions, Provider, Strips, Target, Technique, Techniques, WorkspacePolicy};
@@ -75,6 +75,7 @@ impl Context<'_> {
             outputs: self.options.outputs,
             parallel_safe: self.options.parallel_safe,
             preserve_inputs: self.options.preserve_inputs,
+            early_writes: self.target.early_writes(),
             capacity: self.options.capacity,
         })
     }
@@ -104,11 +105,18 @@ impl Context<'_> {
         self.overlaps_inputs() && self.target.scratch() == Provider::Nobody
     }
 
+    /// Returns whether the runner makes rows strip by strip with a node's windows.
+    pub(super) fn makes_rows(&self, windows: &[Window]) -> bool {
+        self.target.strip_axis().is_none_or(|axis| {
+            windows.iter().all(|window| (window.axis, window.scale) == (axis, 1))
+        })
+    }
+
     /// Returns whether the output of `node` can overlap an input. With workspaces, the bytes
     /// in which the node stages its output have to be known.
     pub(super) fn can_overlap(&self, graph: &Graph, node: NodeId) -> bool {
         let is_counted = !self.has_workspaces() || graph.node(node).effects().staging.is_some();
-        is_counted && !graph.overlaps(node).is_empty()
+        is_counted && !graph.overlaps(node, false).is_empty()
     }
 
     /// Returns the limits for one packing. After the deadline, first fit still places every buffer,

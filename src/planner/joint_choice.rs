@@ -106,7 +106,10 @@ fn fusions(context: &Context<'_>, graph: &Graph) -> Vec<Fusion> {
         }
     }
     let mut all = kinds.clone();
-    if techniques.contains(Technique::Streaming) && graph.nodes().len() <= MOST_NODES_TO_TRY {
+    let is_streaming = techniques.contains(Technique::Streaming)
+        && context.target.strip_axis().is_none()
+        && graph.nodes().len() <= MOST_NODES_TO_TRY;
+    if is_streaming {
         for (attention, perceptrons) in [(true, true), (true, false), (false, true)] {
             let streams = kinds.iter().map(|&kind| Fusion { attention, perceptrons, ..kind });
             all.extend(streams);

@@ -102,7 +102,7 @@ pub(super) fn skips_overlaps(context: &Context<'_>, attempts: &[Attempt<'_>]) ->
         let schedules = attempts.iter().map(|attempt| &attempt.schedule);
         schedules.flat_map(|schedule| schedule.order.iter().map(move |&node| (schedule, node)))
     };
-    nodes().any(|(schedule, node)| !schedule.graph.overlaps(node).is_empty())
+    nodes().any(|(schedule, node)| !schedule.graph.overlaps(node, false).is_empty())
         && !nodes().any(|(schedule, node)| context.can_overlap(&schedule.graph, node))
 }
 
@@ -111,7 +111,10 @@ pub(super) fn skips_overlaps(context: &Context<'_>, attempts: &[Attempt<'_>]) ->
 pub(super) fn may_have_strips(context: &Context<'_>, graph: &Graph) -> bool {
     context.options.optimize.contains(Technique::Streaming)
         && context.target.granularity() == Granularity::Tile
-        && graph.nodes().iter().any(|node| !node.effects().windows.is_empty())
+        && graph.nodes().iter().any(|node| {
+            let windows = &node.effects().windows;
+            !windows.is_empty() && context.makes_rows(windows)
+        })
 }
 
 /// Returns whether the planner does not choose steps in strips by bytes: the bytes of a node alone do not decide,

@@ -79,7 +79,13 @@ fn of_draft(
     // Regions do not count that results overlap inputs: those below the steps as they are may do.
     let own = live.iter().copied().max().filter(|_| context.overlaps_in_strips()).unwrap_or(0);
     let limits = StripLimits { above: 0, below: own.max(below), time: u64::MAX };
-    let mut regions = StripRegions::of_nodes(graph, whole, limits, &budget);
+    let mut regions = StripRegions::of_nodes(
+        graph,
+        &|windows| context.makes_rows(windows),
+        whole,
+        limits,
+        &budget,
+    );
     let (mut best, mut above) = (None, 0);
     for _ in 0..ROUNDS {
         if context.budget.exhausted() {

@@ -139,7 +139,7 @@ impl SequenceModel {
         for (index, node) in graph.nodes().iter().enumerate() {
             let mut facts = model.facts(graph, options, node, &is_mutated);
             facts.after.append(&mut state_order[index]);
-            facts.overlaps = !graph.overlaps(NodeId::new(index)).is_empty();
+            facts.overlaps = !graph.overlaps(NodeId::new(index), false).is_empty();
             for &value in &facts.writes {
                 model.producer[at(value)] = narrow(index);
                 // Outputs keep their names, and the values of a second run have other names.

@@ -38,6 +38,8 @@ const FIELDS: &[&str] = &[
     "offset_unit",
     "caller_memory",
     "several_spaces",
+    "early_writes",
+    "strip_axis",
     "scratch",
     "fixed",
     "optimize",

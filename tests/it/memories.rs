@@ -76,7 +76,7 @@ fn brute_force(graph: &Graph, memories: &Memories) -> Option<u64> {
     options.alignment = Alignment::BYTE;
     (options.views, options.elision, options.in_place) = (false, false, false);
     let nodes = graph.order().iter().copied();
-    let able: Vec<NodeId> = nodes.filter(|&node| !graph.overlaps(node).is_empty()).collect();
+    let able: Vec<NodeId> = nodes.filter(|&node| !graph.overlaps(node, false).is_empty()).collect();
     // Nodes read and write each of their operands once.
     let mut moved = vec![0; graph.values().len()];
     for node in graph.nodes() {

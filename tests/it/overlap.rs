@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use arenaplan::arena::{Input, Output};
 use arenaplan::graph::{Choice, Flow, Overlap, Workspace};
-use arenaplan::plan::{OrderSearch, ShareRule, WorkspacePolicy};
+use arenaplan::plan::{OrderSearch, Provider, ShareRule, WorkspacePolicy};
 use arenaplan::{
-    DType, Effects, Graph, Node, NodeId, Plan, Planner, Technique, Techniques, Value, ValueId,
-    ValueKind,
+    DType, Effects, Graph, Node, NodeId, Plan, Planner, Target, Technique, Techniques, Value,
+    ValueId, ValueKind,
 };
 use proptest::prelude::*;
 
@@ -102,7 +102,7 @@ fn steps_that_were_taken_apart_have_no_proof_of_their_order() {
 fn the_distance_is_that_before_the_last_piece() {
     let graph = layer(60, 100, pieces(10));
     assert_eq!(
-        graph.overlaps(NodeId::new(1)),
+        graph.overlaps(NodeId::new(1), false),
         [Overlap { input: 0, output: 0, distance: 9 * (10 - 6) }]
     );
     let plan = planner().plan(&graph).unwrap();
@@ -246,7 +246,7 @@ fn a_node_with_two_outputs_overlaps_nothing() {
     let node = Node::new("two", "Op").reads([x]).writes([y, z]).flow(0, 10, [0]).flow(1, 10, [0]);
     sketch.builder.add_node(node);
     let graph = sketch.build(&[y, z]);
-    assert_eq!(graph.overlaps(NodeId::new(1)), []);
+    assert_eq!(graph.overlaps(NodeId::new(1), false), []);
     assert_eq!(planner().plan(&graph).unwrap().arena_bytes(), 300);
 }
 
@@ -261,7 +261,7 @@ fn pieces_of_half_a_byte_are_no_pieces_of_memory() {
     builder.add_node(Node::new("x", "Op").reads([c]).writes([x]));
     let rows = builder.add_node(Node::new("y", "Op").reads([x]).writes([y]).flow(0, 9, [0]));
     builder.add_output(y);
-    assert_eq!(builder.build().unwrap().overlaps(rows), []);
+    assert_eq!(builder.build().unwrap().overlaps(rows, false), []);
 }
 
 #[test]
@@ -284,7 +284,10 @@ fn a_group_overlaps_what_all_of_its_nodes_need_piece_by_piece() {
     let plan = planner().plan_steps(&graph, &[steps[0].clone(), group.clone()]).unwrap();
     assert_eq!((plan.arena_bytes(), overlaps(&plan)), (110, vec![2]));
     let grouped = graph.grouped(&[group]).unwrap().graph;
-    assert_eq!(grouped.overlaps(NodeId::new(1)), [Overlap { input: 0, output: 0, distance: 9 }]);
+    assert_eq!(
+        grouped.overlaps(NodeId::new(1), false),
+        [Overlap { input: 0, output: 0, distance: 9 }]
+    );
 }
 
 #[test]
@@ -328,6 +331,32 @@ fn forged_distances_are_refused() {
         // And rightly so: real bytes say the same.
         assert_eq!(simulate(&graph, &moved).is_ok(), distance >= 36, "{distance}");
     }
+}
+
+#[test]
+fn kernels_that_write_early_stay_behind_the_piece_that_they_read() {
+    let early = Target::custom("early", Techniques::ALL).unwrap().with_scratch(Provider::Nobody);
+    let early = early.with_early_writes(true);
+    let planned = |graph: &Graph| Planner::new().target(&early).alignment(1).plan(graph).unwrap();
+    for (x, y, least) in [(100, 60, 6), (100, 100, 10), (60, 100, 9 * 4 + 10)] {
+        let graph = layer(x, y, pieces(10));
+        let plan = planned(&graph);
+        let base = plan.placements()[2].offset;
+        assert_eq!(plan.placements()[1].offset - base, least, "{x} -> {y}");
+        for distance in 0..=least {
+            let moved = forge(&plan, |json| {
+                json["values"][1]["offset"] = (base + distance).into();
+            })
+            .unwrap();
+            assert_eq!(moved.check(&graph).is_ok(), distance >= least, "{x} -> {y}, {distance}");
+        }
+    }
+    // Plans for kernels that make a piece first are not for kernels that write early.
+    let ideal = planner().plan(&layer(100, 100, pieces(10))).unwrap();
+    assert_eq!(ideal.check_target(&early).unwrap_err().kind(), "TargetMismatch");
+    // An element that is a piece of its own is written after all that it needs was read.
+    assert_eq!(planned(&layer(100, 100, pieces(100))).arena_bytes(), 101);
+    assert!(Target::C_CODE.early_writes() && !Target::NUMPY.early_writes());
 }
 
 #[test]

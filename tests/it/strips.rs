@@ -2,7 +2,7 @@
 
 use arenaplan::choose::{RowCost, RowKernel, RowMoveCost, StripLimits, Way, nodes_in_strips};
 use arenaplan::graph::Window;
-use arenaplan::plan::{Effort, WorkspacePolicy};
+use arenaplan::plan::{Effort, Provider, WorkspacePolicy};
 use arenaplan::planner::StripSearch;
 use arenaplan::{
     Budget, DType, Error, Graph, GraphBuilder, Node, NodeId, Plan, Planner, SpaceId, Target,
@@ -10,6 +10,7 @@ use arenaplan::{
 };
 use proptest::prelude::*;
 
+use crate::check::forge;
 use crate::planners::ideal_planner;
 
 /// A value of some planes of some rows of eight bytes, with its planes and rows.
@@ -110,6 +111,29 @@ fn runners_that_choose_strips_themselves_get_none() {
     assert!(!has_strips(ideal_planner().effort(Effort::Fast).plan(&graph).unwrap()));
     assert!(!has_strips(ideal_planner().parallel_safe(true).plan(&graph).unwrap()));
     assert!(!has_strips(ideal_planner().workers(2).plan(&graph).unwrap()));
+}
+
+#[test]
+fn strips_are_along_the_dimension_that_the_runner_cuts() {
+    let graph = hourglass();
+    let runner = |axis| {
+        let target = Target::custom("rows", Techniques::ALL).unwrap();
+        target.with_scratch(Provider::Nobody).with_strip_axis(axis)
+    };
+    let planned = |axis| Planner::new().target(&runner(axis)).plan(&graph).unwrap();
+    let has_strips = |plan: &Plan| plan.steps().iter().any(|step| step.strips.is_some());
+    for (axis, wanted) in [(None, true), (Some(1), true), (Some(0), false), (Some(2), false)] {
+        let plan = planned(axis);
+        plan.check(&graph).unwrap();
+        assert_eq!(has_strips(&plan), wanted, "{axis:?}");
+    }
+    let rows = planned(Some(1));
+    assert!(rows.check_target(&runner(Some(1))).is_ok());
+    let kind = |plan: &Plan| plan.check_target(&runner(Some(1))).unwrap_err().kind();
+    assert_eq!(kind(&planned(None)), "TargetMismatch");
+    let forged = forge(&rows, |json| json["target"]["strip_axis"] = 2.into()).unwrap();
+    assert_eq!(forged.check(&graph).unwrap_err().kind(), "PlanMismatch");
+    assert_eq!(Target::C_CODE.strip_axis(), Some(1));
 }
 
 #[test]

@@ -279,6 +279,8 @@ fn generated_code_fuses_no_nodes_and_needs_no_scratch_memory() {
     let plan = planner.plan(&graph).unwrap();
     assert!(plan.check_target(&Target::IDEAL).is_ok());
     assert_eq!(Target::C_CODE.scratch(), Provider::Nobody);
+    let fused = ideal_planner().plan_steps(&graph, &[graph.order().to_vec()]).unwrap();
+    assert_eq!(fused.check_target(&Target::C_CODE).unwrap_err().kind(), "TargetMismatch");
 }
 
 #[test]

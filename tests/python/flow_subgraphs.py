@@ -173,7 +173,7 @@ def _run(model: TfliteModel, number: int, inputs: list[np.ndarray]) -> list[np.n
         options = operator.options
         if operator.name in ("IF", "WHILE"):
             assert options is not None
-            first, second = options.number(0, "i"), options.number(1, "i")
+            first, second = options.number(0), options.number(1)
             if operator.name == "IF":
                 made = _run(model, first if given[0].item() else second, given[1:])
             else:

@@ -154,7 +154,6 @@ BINARY: Mapping[str, tuple[Sequence[str], Mapping[str, Any]]] = {
     **{op: (("bool",), {}) for op in ("And", "Or", "Xor")},
     "BitShift": (UNSIGNED, {"direction": "LEFT"}),
     "Div": ((*FLOATS, "int32", "int64", "uint8"), {}),
-    "Mean": (FLOATS, {}),
     "Mod": (("int32", "int64"), {}),
     "PRelu": (FLOATS, {}),
     "Pow": (FLOATS, {}),

@@ -283,14 +283,14 @@ class _Look:
         options = operator.options
         assert options is not None
         self.name = operator.name
-        is_same = options.number(0, "b") == SAME
-        strides = (options.number(2, "i"), options.number(1, "i"))
+        is_same = options.number(0) == SAME
+        strides = (options.number(2), options.number(1))
         if "POOL" in self.name:
-            taps, spread = (options.number(4, "i"), options.number(3, "i")), (1, 1)
+            taps, spread = (options.number(4), options.number(3)), (1, 1)
         else:
             taps = (arrays[1].shape[1], arrays[1].shape[2])
             slots = (5, 4) if self.name == "CONV_2D" else (6, 5)
-            spread = (options.number(slots[0], "i", 1), options.number(slots[1], "i", 1))
+            spread = (options.number(slots[0]), options.number(slots[1]))
         self.lines = []
         for axis in (0, 1):
             size = arrays[0].shape[1 + axis]
@@ -337,16 +337,16 @@ def _computed(
         return np.pad(x, arrays[1], constant_values=ZERO)
     assert options is not None
     if name == "CONCATENATION":
-        return np.concatenate(arrays, axis=options.number(0, "i"))
-    down, across = options.number(2, "i"), options.number(1, "i")
-    is_same = options.number(0, "b") == SAME
+        return np.concatenate(arrays, axis=options.number(0))
+    down, across = options.number(2), options.number(1)
+    is_same = options.number(0) == SAME
     if name in ("MAX_POOL_2D", "AVERAGE_POOL_2D"):
-        taps = (options.number(4, "i"), options.number(3, "i"))
+        taps = (options.number(4), options.number(3))
         spread = (1, 1)
     else:
         taps = (arrays[1].shape[1], arrays[1].shape[2])
         slots = (5, 4) if name == "CONV_2D" else (6, 5)
-        spread = (options.number(slots[0], "i", 1), options.number(slots[1], "i", 1))
+        spread = (options.number(slots[0]), options.number(slots[1]))
     rows = _places(x.shape[1], shape[1], taps[0], down, spread[0], is_same)
     columns = _places(x.shape[2], shape[2], taps[1], across, spread[1], is_same)
     out = np.zeros(shape, np.int64)

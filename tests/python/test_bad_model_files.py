@@ -452,7 +452,7 @@ def test_d10_flags_are_0_or_1(op: str, inputs: str, outputs: str, name: str) -> 
         ("Add", "x s", {"s": int64(1)}, errors.InvalidOperand),
         ("MatMul", "x s", {"s": np.ones((2, 3), "f")}, errors.ShapeMismatch),
         ("Gemm", "x s", {"s": np.ones((2, 3), "f")}, errors.ShapeMismatch),
-        ("Einsum", "x s", {"s": np.ones((2, 3), "f")}, errors.ShapeMismatch),
+        ("Einsum", "x s", {"s": np.ones((2, 3), "f")}, errors.InvalidAttribute),
     ],
 )
 def test_d11_d12_d13_operands_that_do_not_fit(

@@ -14,7 +14,7 @@ from arenaplan.base import errors
 from arenaplan.cli import main
 from arenaplan.deploy.code import code_text, generated, streamed
 from arenaplan.deploy.code.code_site import LOWERINGS
-from arenaplan.deploy.export import EXPORTERS, c_code
+from arenaplan.deploy.export import c_code
 from c_networks import random_net
 from c_programs import (
     COMPILERS,
@@ -277,7 +277,6 @@ def test_the_command_writes_a_folder_and_refuses_stdout(
     assert "folder" in capsys.readouterr().err
     assert main([*to, str(folder), "--name", "my"]) == 0
     assert "int my_run(const int8_t *in, int8_t *out);" in (folder / "my.h").read_text()
-    assert EXPORTERS["c-code"].is_folder
 
 
 def test_arenas_have_sections(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from onnx import TensorProto, helper
 
 import arenaplan as ap
 import flat
-from arenaplan.cli import main, parser
+from arenaplan.cli import main
 from arenaplan.cli.syntax import COMMANDS
 from arenaplan.formats import opening as importers
 from test_cli import model
@@ -526,11 +525,3 @@ def test_every_name_of_the_package_is_there() -> None:
         assert getattr(ap, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):
         ap.no_such_name  # noqa: B018
-
-
-@pytest.mark.parametrize("columns", ["40", "120", "0", "wide", ""])
-def test_the_width_of_the_help_is_that_of_shutil(
-    columns: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    assert parser._columns() == shutil.get_terminal_size().columns

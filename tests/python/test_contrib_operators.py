@@ -276,6 +276,14 @@ def test_operators_of_the_tools_agree_with_onnx_runtime(tmp_path: Path, at: int)
     compare(model.found(), model.expected(), CASES[at].tolerance)
 
 
+def test_scales_that_do_not_fit_a_table_are_refused(tmp_path: Path) -> None:
+    attributes = {"bits": 4, "block_size": 16, "quantize_axis": 1, "gather_axis": 0}
+    operands = [u8(10, 16), RNG.integers(0, 10, 3), f32(10, 3)]
+    model = Case("GatherBlockQuantized", operands, attributes, (0, 2)).model(tmp_path)
+    with pytest.raises(ShapeMismatch, match=r"scales of shape \(10, 3\), not \(10, 2\)"):
+        ap.load(model.path)
+
+
 @pytest.mark.parametrize("activation", [0, 1])
 def test_groups_of_channels_are_normalized_wherever_channels_are(
     tmp_path: Path, activation: int

@@ -209,9 +209,12 @@ def operator_cases() -> list[Case]:
     cases += [one("Conv", numbers(1, 36, 7, 7), numbers(36, 18, 1, 1), constants=[1], group=2)]
     cases += [one("Conv", numbers(2, 3, 40), numbers(5, 3, 7), constants=[1], pads=[3, 3])]
     cases += [one("Conv", numbers(1, 2, 5, 6, 4), numbers(3, 2, 2, 3, 2), constants=[1])]
+    cases += [one("Conv", numbers(0, 3, 4, 4), numbers(5, 3, 1, 1), constants=[1])]
     upward = {"strides": [2, 3], "pads": [1, 0, 0, 1], "output_padding": [1, 0]}
     cases += [one("ConvTranspose", image, numbers(4, 3, 3, 4), numbers(3), **fixed, **upward)]
     cases += [one("ConvTranspose", image, numbers(4, 1, 2, 2), constants=[1], group=2)]
+    same = {"group": 2, "strides": [2, 2], "auto_pad": "SAME_UPPER"}
+    cases += [one("ConvTranspose", image, numbers(4, 1, 3, 3), constants=[1], **same)]
     shapes = [((4, 5), (5, 3)), ((2, 3, 4, 5), (5, 3)), ((2, 3, 4, 5), (2, 3, 5, 6))]
     shapes += [((3, 4, 5), (2, 1, 5, 6)), ((5,), (5, 3)), ((4, 5), (5,)), ((2, 1, 4, 5), (3, 5, 2))]
     cases += [one("MatMul", numbers(*a), numbers(*b, seed=1)) for a, b in shapes]

@@ -15,9 +15,9 @@ from arenaplan.cli import main
 from arenaplan.deploy.export.tflm import (
     METADATA_NAME,
     ONLINE,
+    TflmPlan,
     check_offsets,
     embed,
-    export_tflm,
     plan_in_best_order,
     plan_tflm,
     read_offsets,
@@ -382,6 +382,13 @@ def test_a_folder_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
 
 
 # -- the runtime -------------------------------------------------------------------------
+
+
+def export_tflm(source: Path, out: Path, *, always: bool = False) -> TflmPlan:
+    """Write a model with a plan, in the best order."""
+    model, result = plan_in_best_order(parse(source.read_bytes()), always=always)
+    out.write_bytes(embed(model, result.offsets))
+    return result
 
 
 @pytest.fixture

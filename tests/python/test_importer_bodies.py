@@ -69,6 +69,18 @@ def test_values_of_a_body_are_named_after_the_operator() -> None:
     assert all(name == "out0" or name.startswith("loss/") for name in inner)
 
 
+def test_operators_of_two_composers_have_names_of_their_own() -> None:
+    graph = ap.Graph()
+    x = graph.input("x", (3,))
+    for _ in range(2):
+        graph.output(ap.train.operators(graph).ReduceL2(x, keepdims=0))
+    names = {value.name for value in graph.values}
+    assert len(names) == len(graph.values)
+    with ap.Executor(graph) as executor:
+        found = executor.run({"x": np.array([2, 3, 6], np.float32)})
+    assert [float(y) for y in found.values()] == [7, 7]
+
+
 def test_a_body_that_is_younger_than_the_model_is_refused() -> None:
     node = helper.make_node("CausalConvWithState", ["x", "w"], ["y", "s"])
     given = [

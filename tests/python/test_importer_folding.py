@@ -150,7 +150,7 @@ def test_huge_constants_take_no_memory_to_plan() -> None:
     assert ap.plan(imported, target="ideal").arena_bytes == 2 * (1 << 16)
 
 
-def test_filled_constants_are_what_the_general_way_makes_of_them() -> None:
+def test_a_shape_to_fill_may_be_stored_in_either_form() -> None:
     value = numpy_helper.from_array(np.array([7], np.int32))
     stored = [
         numpy_helper.from_array(np.array([2, 3]), "s"),

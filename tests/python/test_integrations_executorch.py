@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from arenaplan.base import errors
+from arenaplan.deploy.adapters import banks
 from arenaplan.deploy.adapters import executorch as ours
 from raising import raises
 
@@ -65,13 +66,13 @@ def assert_same(found: list[list[Any]], expected: list[list[Any]], limit: float)
 def packings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Return the list of the packings that are made."""
     made: list[Any] = []
-    original = ours.pack
+    original = banks.pack
 
     def spy(*args: Any, **options: Any) -> Any:
         made.append(original(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr(ours, "pack", spy)
+    monkeypatch.setattr(banks, "pack", spy)
     return made
 
 

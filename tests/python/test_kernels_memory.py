@@ -75,22 +75,12 @@ CASES = [
     Case("OneHot", [Random("int64", BIG[:2], 256), np.array(256), np.array([0, 1], np.float32)]),
     Case("ReduceSum", [X, ints(0, 2)], (1, 300, 1)),
     Case("ReduceMean", [X, ints(2)], (4, 300, 1)),
-    Case("ReduceL2", [X, ints(1)], (4, 1, 256)),
-    Case("ReduceLogSumExp", [X, ints(0)], (1, 300, 256)),
+    Case("ReduceMax", [X, ints(0)], (1, 300, 256)),
     Case("ArgMax", [X], (1, 300, 256), "int64"),
     Case("CumSum", [X, np.array(1)], attributes={"reverse": 1, "exclusive": 1}),
     Case("Resize", [X, None, None, ints(4, 500, 600)], (4, 500, 600), attributes={"mode": "cubic"}),
     Case("QuantizeLinear", [X, Random(shape=(300,)), Random("uint8", (300,))], dtype="uint8"),
     Case("DequantizeLinear", [Random("int8"), Random(shape=(300,)), Random("int8", (300,))]),
-    Case(
-        "RotaryEmbedding",
-        [
-            Random(shape=(2, 8, 300, 64)),
-            *[Random(shape=(400, 32))] * 2,
-            Random("int64", (2, 300), 400),
-        ],
-        (2, 8, 300, 64),
-    ),
     Case("Range", [np.array(bound, np.float32) for bound in (0, 300_000, 1)], (300_000,)),
 ]
 

@@ -350,8 +350,8 @@ class Options:
     def __init__(self, **slots: int) -> None:
         self.slots = {int(slot[1:]): number for slot, number in slots.items()}
 
-    def number(self, slot: int, code: str, default: int = 0) -> int:
-        return self.slots.get(slot, default)
+    def number(self, slot: int) -> int:
+        return self.slots.get(slot, 0)
 
 
 def of_onnx(op: str, inputs: Sequence[Shape], *constants: Sequence[int], **rest: Any) -> Effects:

@@ -608,12 +608,12 @@ def test_damaged_files_give_errors_of_their_own() -> None:
 def test_the_checker_imports_nothing_of_a_writer() -> None:
     allowed = {
         "arenaplan.base.arguments",  # Types of arguments alone.
-        "arenaplan.base.choices",  # Names and figures alone.
         "arenaplan.base.errors",
         "arenaplan.base.quoting",
         "arenaplan.tflite.reader.flatbuffer",
         "arenaplan.tflite.reader.tflite_model",
         "arenaplan.tflite.reader.schema",
+        "arenaplan.tflite.reader.operator_options",
         "arenaplan.base.limits",  # Bytes of a file that may be read.
     }
     found = set()
@@ -631,7 +631,7 @@ def test_the_form_of_options_is_that_of_the_schema() -> None:
     schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
     import re
 
-    from arenaplan.tflite.proving.known_options import _TABLES
+    from arenaplan.tflite.reader.operator_options import _TABLES
 
     text = Path(schema.__file__).read_text()
     kinds = {v: k for k, v in vars(schema.BuiltinOptions).items() if isinstance(v, int) and v}

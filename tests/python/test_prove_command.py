@@ -10,7 +10,7 @@ import pytest
 
 import arenaplan as ap
 from arenaplan.cli import main
-from arenaplan.tflite.proving import differential
+from arenaplan.deploy.adapters import differential
 from raising import raises
 from sketch_runs import evaluated
 from sketches import Sketch, strips

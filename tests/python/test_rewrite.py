@@ -10,13 +10,12 @@ import pytest
 
 import strip_models
 from arenaplan.base.errors import PlanOverlap
-from arenaplan.deploy.export.patched import order_of_tensors, patched
+from arenaplan.deploy.export.patched import patched
 from arenaplan.tflite.proving import replay_plan
 from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.image_rows import RowWindow, answers
 from arenaplan.tflite.rewrite.patch import Moved
-from arenaplan.tflite.rewrite.patch_layout import layout_of_patch
 from arenaplan.tflite.rewrite.place import place
 from arenaplan.tflite.rewrite.program import OperatorProgram
 from arenaplan.tflite.rewrite.region_costs import Lives, TailCosts, candidate
@@ -137,7 +136,7 @@ def test_every_answer_shows_the_kernel_the_same_rows(is_same: bool) -> None:
 def test_strips_compute_the_same_bits_in_their_places(seed: int) -> None:
     model, program, regions = random_rewrite(seed)
     patch = patch_of(program, regions)
-    written = parse(patched(model, patch))
+    written = patched(model, patch)
     inputs = some_input(model, seed)
     expected = [array.tobytes() for array in evaluate(model, inputs)]
     assert [array.tobytes() for array in evaluate(written, inputs)] == expected
@@ -202,7 +201,7 @@ def test_costs_before_writing_are_those_of_the_written_model(seed: int) -> None:
         patch = patch_of(program, [region])
         assert option is not None
         assert option.operators == len(patch.steps) - len(program.operators)
-        layout = layout_of_patch(program, layout_of(model), patch)
+        layout = layout_of(patched(model, patch))
         groups = groups_of(layout)
         first = region.first + 1
         steps = range(
@@ -252,7 +251,7 @@ def test_concatenations_have_ten_operands_at_most() -> None:
     joins = [s for s in patch.steps if isinstance(s, Moved) and s.kind == "concat"]
     assert len(joins) == 4
     assert max(len(join.inputs) for join in joins) == 10
-    written = parse(patched(model, patch))
+    written = patched(model, patch)
     inputs = some_input(model, 0)
     assert evaluate(written, inputs)[0].tobytes() == evaluate(model, inputs)[0].tobytes()
 
@@ -286,7 +285,7 @@ def halves() -> tuple[TfliteModel, Any]:
     x = net.conv(x, 4, 1, 1, VALID)
     model = parse(net.file([x]))
     patch = patch_of(program_of(model), [SplitRegion(0, 1, (16,))])
-    return parse(patched(model, patch)), patch
+    return patched(model, patch), patch
 
 
 def test_slices_lie_inside_of_their_source_and_strips_inside_of_the_result() -> None:
@@ -337,34 +336,10 @@ def test_replay_refuses_offsets_off_the_grid() -> None:
         replay_plan(written.data, offsets)
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-def test_the_layout_of_a_patch_is_that_of_its_file(overlap: bool) -> None:
-    for seed in range(30):
-        model, program, regions = random_rewrite(seed)
-        patch = patch_of(program, regions)
-        program = program_of(model, shares=overlap)
-        old = layout_of(model, overlap=overlap)
-        direct = layout_of_patch(program, old, patch, overlap=overlap)
-        order = order_of_tensors(model, patch)
-        number = {new: place for place, new in enumerate(order)}
-        written = layout_of(parse(patched(model, patch)), overlap=overlap)
-        assert tuple(direct.boxes[n] for n in order) == written.boxes
-        for mine, theirs in zip(direct.uses, written.uses, strict=True):
-            assert {(number[r.tensor], r.start, r.stop) for r in mine.reads} == {
-                tuple(r) for r in theirs.reads
-            }
-            assert {number[t] for t in mine.writes} == set(theirs.writes)
-            leads = {(number[lead[0]], number[lead[1]], *lead[2:]) for lead in mine.leads}
-            assert leads == {tuple(lead) for lead in theirs.leads}
-            assert {(number[c[0]], number[c[1]], *c[2:]) for c in mine.copies} == {
-                tuple(c) for c in theirs.copies
-            }
-
-
 def test_more_tries_never_need_more_bytes_than_the_bound_allows() -> None:
     model = parse(pyramid())
     patch = patch_of(program_of(model), [SplitRegion(0, 1, (4, 8, 12))])
-    layout = layout_of(parse(patched(model, patch)))
+    layout = layout_of(patched(model, patch))
     placed = place(layout, tries=400)
     assert placed.bound <= placed.head < place(layout_of(model)).head
     assert place(layout, tries=400) == placed

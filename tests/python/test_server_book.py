@@ -54,7 +54,7 @@ def test_a_run_goes_where_it_is_prepared_if_that_is_free() -> None:
     second = f.request(512, prepared=[2048, 1024])
     third = f.request(512, prepared=[2048, 1024])
     assert [r.lease.start for r in (first, second, third) if r.lease] == [1024, 2048, 0]
-    assert f.book.moment().counts.reused == 2
+    assert f.book.statistics().reused == 2
 
 
 def test_a_small_memory_is_used_to_the_last_byte() -> None:
@@ -76,7 +76,7 @@ def test_no_more_runs_than_workers() -> None:
     assert (bool(a.lease), bool(b.lease), bool(c.lease)) == (True, True, False)
     f.book.leave(a)
     assert c.lease == (0, 8)
-    assert f.book.moment().counts.waits == 1
+    assert f.book.statistics().waits == 1
 
 
 @given(st.lists(st.integers(1, LANE), min_size=3, max_size=3), st.integers(1, LANE))
@@ -108,9 +108,9 @@ def test_a_request_that_leaves_the_queue_lets_the_next_one_through() -> None:
     f.book.refuse(large)
     assert large.lease is None
     assert small.lease
-    assert f.book.moment().counts.refused == 1
+    assert f.book.statistics().refused == 1
     f.book.leave(large)
-    assert f.book.moment().waiting == 0
+    assert f.book.statistics().waiting == 0
 
 
 def test_who_got_a_lease_in_time_is_not_refused() -> None:
@@ -118,7 +118,7 @@ def test_who_got_a_lease_in_time_is_not_refused() -> None:
     request = f.request(8)
     f.book.refuse(request)
     assert request.lease
-    assert f.book.moment().counts.refused == 0
+    assert f.book.statistics().refused == 0
 
 
 def test_a_request_that_left_before_it_was_entered_gets_nothing() -> None:
@@ -127,7 +127,7 @@ def test_a_request_that_left_before_it_was_entered_gets_nothing() -> None:
     f.book.leave(request)
     f.book.enter(request)
     assert request.lease is None
-    assert f.book.moment().leased_bytes == 0
+    assert f.book.statistics().leased_bytes == 0
 
 
 # -- sessions ------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_finalizer_may_give_back_while_its_thread_has_the_lock() -> None:
     held, waiting = f.request(8), f.request(8)
     with f.book._held():
         f.book.leave(held)  # As the collector may do anywhere.
-        assert f.book.moment().running == 1
+        assert f.book.statistics().running == 1
         assert waiting.lease is None
     assert waiting.lease, "the post was applied when the lock was let go"
 
@@ -201,7 +201,7 @@ def test_an_interrupted_change_is_made_up_for() -> None:
     f.book.leave(first)
     assert second.lease
     f.book.leave(second)
-    assert f.book.moment().running == 0
+    assert f.book.statistics().running == 0
 
 
 def test_changes_from_many_threads_are_all_applied() -> None:
@@ -221,8 +221,8 @@ def test_changes_from_many_threads_are_all_applied() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    moment = f.book.moment()
-    assert (moment.running, moment.waiting, moment.counts.leases) == (0, 0, 2400)
+    moment = f.book.statistics()
+    assert (moment.running, moment.waiting, moment.leases) == (0, 0, 2400)
 
 
 # -- pages ---------------------------------------------------------------------------------
@@ -304,9 +304,9 @@ class Books(RuleBasedStateMachine):
         assert all(a.stop <= b.start for a, b in pairwise(leased))
         assert all(r.lease is None or r.lease.bytes == r.size for r in self.alive)
         assert all(r.lease is None or r.lease.start % UNIT == 0 for r in self.alive)
-        moment = self.f.book.moment()
+        moment = self.f.book.statistics()
         assert moment.leased_bytes == sum(r.bytes for r in leased)
-        assert moment.leased_bytes + moment.free_bytes <= moment.counts.peak_bytes <= self.size
+        assert moment.leased_bytes + moment.free_bytes <= moment.peak_bytes <= self.size
         assert moment.running <= 3
         assert moment.waiting == len(self.queue)
 

@@ -257,6 +257,21 @@ def test_contradictory_shapes_are_an_error_that_names_node_and_value() -> None:
         y.infer(dtypes={"a": "float64", "b": "int64"})
 
 
+def test_scalars_have_no_axes_that_relations_could_use() -> None:
+    x = ap.train.variable("x")
+    layers = ap.train.op.LayerNormalization(x, name="layer")
+    assert layers.infer(shapes={"x": ()}).shapes["layer_Scale"] is None
+    joined = ap.train.op.Concat(x, x, axis=0, name="joined")
+    with pytest.raises(InvalidAttribute, match="'joined'"):
+        joined.infer(shapes={"x": ()})
+
+
+def test_an_array_that_is_added_to_itself_has_the_shape_of_the_sum() -> None:
+    x = ap.train.variable("x")
+    y = ap.train.op.Add(x, x, name="y")
+    assert y.infer(shapes={"x": (None, 3), "y_output": (2, 3)}).shapes["x"] == (2, 3)
+
+
 def test_scalars_and_empty_arrays_are_ordinary() -> None:
     """K-01: neither can be expressed in NNVM."""
     y = ap.train.op.Add(ap.train.variable("a", ()), ap.train.variable("b", (0, 3)), name="y")

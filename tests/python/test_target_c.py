@@ -110,7 +110,7 @@ class Images:
 
     def average_pool_2d(self, operator: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         assert operator.options is not None
-        size = operator.options.number(4, "i"), operator.options.number(3, "i")
+        size = operator.options.number(4), operator.options.number(3)
         for pixel, window in _windows(operator, x[0], y, size, None):
             for channel in range(y.shape[3]):
                 y[(*pixel, channel)] = _byte(window.of(x[0])[..., channel].sum() + channel)
@@ -146,7 +146,7 @@ class Images:
 
     def concatenation(self, operator: TfliteOperator, x: Sequence[Array], y: Array) -> None:
         assert operator.options is not None
-        axis, first = operator.options.number(0, "i"), 0
+        axis, first = operator.options.number(0), 0
         for part in x:
             for index in np.ndindex(*part.shape):
                 moved = list(index)
@@ -187,8 +187,8 @@ def _windows(
     """Yield the pixels of the output in order, and the window of each."""
     assert operator.options is not None
     number = operator.options.number
-    same, stride = number(0, "b") == 0, (number(2, "i", 1), number(1, "i", 1))
-    spread = (1, 1) if dilation is None else tuple(number(s, "i", 1) for s in dilation[::-1])
+    same, stride = number(0) == 0, (number(2), number(1))
+    spread = (1, 1) if dilation is None else tuple(number(s) for s in dilation[::-1])
     before = [0, 0]
     if same:
         for axis in (0, 1):

@@ -45,12 +45,12 @@ def test_a_profile_is_read_as_it_was_written() -> None:
         ({"startup": "1"}, "field 'startup'"),
         ({"pointer": 16}, "pointer"),
         ({"name": 1}, "field 'name'"),
-        ({"operators": {}}, "list 'operators'"),
-        ({"operators": [1]}, "no object"),
-        ({"operators": [{"subgraph": 0, "position": 0, "name": "ADD"}]}, "list 'scratch'"),
+        ({"operators": {}}, "field 'operators'"),
+        ({"operators": [1]}, "an entry of field 'operators'"),
+        ({"operators": [{"subgraph": 0, "position": 0, "name": "ADD"}]}, "field 'scratch'"),
         (
             {"operators": [{"subgraph": 0, "position": 0, "name": "A", "scratch": [2**40]}]},
-            "scratch memory",
+            "an entry of field 'scratch'",
         ),
     ],
 )

@@ -318,6 +318,17 @@ def given_back(p: Any, q: Any, x: Any) -> Any:
     return new, new, loss
 
 
+def exchanged(p: Any, q: Any, x: Any) -> Any:
+    """Each content is the other state's new content."""
+    return q, p, (x @ p + x @ q).sum()
+
+
+def returned(p: Any, q: Any, x: Any) -> Any:
+    """The old contents are results, too."""
+    new, loss = descend(p, x)
+    return new, 2 * q, loss, p, q
+
+
 @pytest.mark.parametrize("step", [swapped, old_average, given_back])
 def test_contents_that_are_needed_later_are_copied(step: Any) -> None:
     torch.manual_seed(1)
@@ -329,6 +340,19 @@ def test_contents_that_are_needed_later_are_copied(step: Any) -> None:
         for found, wanted in zip(inside.run(X), expected, strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
         p, q, _ = expected
+        torch.testing.assert_close(inside.content("arg0_1"), p, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(inside.content("arg1_1"), q, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("step", [exchanged, returned])
+def test_old_contents_that_are_results_are_copied(step: Any) -> None:
+    torch.manual_seed(1)
+    p, q = torch.randn(64, 64), torch.randn(64, 64)
+    inside = InArena(step, (p, q, X), donate=(0, 1))
+    assert {inside.graph.values[value].kind for value in inside.graph.outputs} == {"activation"}
+    for _ in range(2):
+        inside.run(X)
+        p, q, *_ = step(p, q, X)
         torch.testing.assert_close(inside.content("arg0_1"), p, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(inside.content("arg1_1"), q, rtol=1e-5, atol=1e-5)
 

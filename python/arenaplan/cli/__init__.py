@@ -91,7 +91,7 @@ def _execute(options: argparse.Namespace) -> None:
         execute(options)
         return
     from arenaplan.base.limits import applied
-    from arenaplan.tflite.reader.tflite_model import read_once
+    from arenaplan.base.model_files import read_once
 
     with applied(limits_of(options)), read_once():
         options.model = read_model(options.model)

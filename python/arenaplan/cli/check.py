@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import arenaplan
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import (
     InvalidOption,
     PlanError,
@@ -84,18 +85,12 @@ def execute(options: argparse.Namespace) -> None:
                 "model": plan.model,
                 "target": plan.target.name,
                 "valid": True,
-                "arena_bytes": plan.arena_bytes,
-                "status": plan.status,
+                **fields_of(plan, "arena_bytes status"),
                 **covers_facts(plan.covers),
                 "digest": plan.digest,
-                "proofs": {
-                    "lower_bound": verdict.lower_bound,
-                    "status": verdict.status,
-                    "order": verdict.order,
-                    "floor": verdict.floor,
-                    "move_cost": verdict.move_cost,
-                    "repetitions": verdict.repetitions,
-                },
+                "proofs": fields_of(
+                    verdict, "lower_bound status order floor move_cost repetitions"
+                ),
                 "chose_spaces": verdict.chose_spaces,
             }
         )
@@ -215,7 +210,7 @@ def _check_shared(options: argparse.Namespace, others: list[Path], text: bytes) 
         shared = arenaplan.planner.SharedPlan.from_json(text)
     verdict = shared.check(graphs)
     if options.json:
-        proofs = {"lower_bound": verdict.lower_bound, "status": verdict.status}
+        proofs = fields_of(verdict, "lower_bound status")
         print_json({"valid": True, **describe_shared(shared), "proofs": proofs})
     else:
         print(f"valid: {size(shared.arena_bytes)}, {_judged(shared.status, verdict.status)}")

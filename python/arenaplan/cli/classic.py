@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import arenaplan as ap
 from arenaplan import Graph
 from arenaplan.base.choices import WorkspacePolicy
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.models import covers_facts, load_model, tell_covers
 from arenaplan.cli.printing import print_json, shown, size
@@ -120,7 +121,7 @@ def incremental_document(
         "alignment": alignment,
         "notes": notes,
         "offsets": {
-            name: {"persistent": place.persistent, "offset": place.offset, "bytes": place.bytes}
+            name: fields_of(place, "persistent offset bytes")
             for name, place in places.items()
             if place is not None
         },
@@ -138,15 +139,12 @@ def sharing_document(
         "strategy": strategy,
         "values": len(graph.values),
         "nodes": len(graph.nodes),
-        "blocks": [{"bytes": block.bytes, "space": block.space} for block in result.blocks],
-        "allocated_bytes": result.allocated_bytes,
-        "not_allocated": result.not_allocated,
-        "match_range": result.match_range,
+        "blocks": [fields_of(block, "bytes space") for block in result.blocks],
+        **fields_of(result, "allocated_bytes not_allocated match_range colors"),
         "storage_ids": {
             value.name: code
             for value, code in zip(graph.values, result.storage_ids, strict=True)
             if code >= 0
         },
-        "colors": result.colors,
         "digest": graph.digest,
     }

@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from arenaplan.base.close import closest
+from arenaplan.base.close import did_you_mean
 from arenaplan.base.errors import fault
 from arenaplan.cli.parser import Parser, parse
 from arenaplan.cli.printing import Voice, detail, set_voice
@@ -184,7 +184,7 @@ def _checked(path: Path, document: Any, prefix: str) -> Config:
             raise fault(
                 "InvalidConfig",
                 f"{path}: {prefix}{name} has no meaning; there are the tables defaults and "
-                f'models."PATTERN"{_hint(name, ("defaults", "models"))}',
+                f'models."PATTERN"{did_you_mean(name, ("defaults", "models"))}',
             )
     defaults, models = document.get("defaults", {}), document.get("models", {})
     _check_keys(path, f"{prefix}defaults", defaults)
@@ -198,17 +198,14 @@ def _check_keys(path: Path, where: str, table: Any) -> None:
     _table(path, where, table)
     for key in table:
         if key not in KEYS:
-            raise fault("InvalidConfig", f"{path}: {where}.{key} is no option{_hint(key, KEYS)}")
+            raise fault(
+                "InvalidConfig", f"{path}: {where}.{key} is no option{did_you_mean(key, KEYS)}"
+            )
 
 
 def _table(path: Path, where: str, value: Any) -> None:
     if not isinstance(value, dict):
         raise fault("InvalidConfig", f"{path}: {where} is no table")
-
-
-def _hint(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    near = closest(name, known)
-    return "" if near is None else f"; did you mean {near}?"
 
 
 def environment() -> dict[str, Setting]:
@@ -228,7 +225,7 @@ def environment() -> dict[str, Setting]:
 
 def words_for(
     command: str,
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     settings: Mapping[str, Setting],
     options: argparse.Namespace,
 ) -> tuple[list[str], dict[str, str]]:
@@ -256,7 +253,7 @@ def words_for(
             continue  # The flag wins.
         texts = _texts(key, setting, action)
         for text in texts:
-            _check(action, text, setting)
+            _check(parser, action, text, setting)
             words.append(f"--{key}" if action.nargs == 0 else f"--{key}={text}")
         sources[key] = setting.source
     return words, sources
@@ -308,23 +305,14 @@ def _text(value: Any, setting: Setting) -> str:
     return str(value)
 
 
-def _check(action: argparse.Action, text: str, setting: Setting) -> None:
+def _check(parser: Parser, action: argparse.Action, text: str, setting: Setting) -> None:
     """Refuse a value that the option cannot have."""
     if action.nargs == 0:
         return
-    value: Any = text
-    if action.type is not None:
-        read: Callable[[str], Any] = action.type  # type: ignore[assignment]
-        try:
-            value = read(text)
-        except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
-            raise fault("InvalidConfig", f"{setting.source}: {error}") from None
-    if action.choices is not None and value not in action.choices:
-        names = [str(choice) for choice in action.choices]
-        raise fault(
-            "InvalidConfig",
-            f"{setting.source} is {text!r}, none of {', '.join(names)}{_hint(text, names)}",
-        )
+    try:
+        parser._check_value(action, parser._get_value(action, text))
+    except argparse.ArgumentError as error:
+        raise fault("InvalidConfig", f"{setting.source}: {error.message}") from None
 
 
 # -- all sources ------------------------------------------------------------------

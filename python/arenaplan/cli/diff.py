@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from arenaplan import Plan
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import fault
 from arenaplan.cli.models import covers_facts, tell_covers
 from arenaplan.cli.printing import print_json, shown
@@ -44,8 +45,7 @@ def _document(before: Plan, after: Plan, found: Diff) -> dict[str, Any]:
         "spaces": [asdict(space) for space in found.spaces],
         "changes": [
             {
-                "kind": change.kind,
-                "name": change.name,
+                **fields_of(change, "kind name"),
                 "before": _placed(change.before),
                 "after": _placed(change.after),
             }
@@ -58,21 +58,13 @@ def _placed(place: Place | None) -> dict[str, Any] | None:
     """Return one side of a change as printed by ``diff --json``."""
     if place is None:
         return None
-    return {
-        "space": place.space,
-        "offset": place.offset,
-        "size": place.size,
-        "live": [place.live.start, place.live.end],
-    }
+    return {**fields_of(place, "space offset size"), "live": [place.live.start, place.live.end]}
 
 
 def _summary(plan: Plan) -> dict[str, Any]:
     """Return the figures by which the two plans are compared."""
     return {
-        "model": plan.model,
-        "arena_bytes": plan.arena_bytes,
-        "lower_bound": plan.lower_bound,
-        "status": plan.status,
+        **fields_of(plan, "model arena_bytes lower_bound status"),
         **covers_facts(plan.covers),
         "digest": plan.digest,
     }

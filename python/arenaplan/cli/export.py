@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan import Target
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import (
     InvalidOption,
     NotAModel,
@@ -109,8 +110,7 @@ def _facts(options: argparse.Namespace, plan: Plan) -> dict[str, Any]:
     document: dict[str, Any] = {
         "model": plan.model,
         "target": plan.target.name,
-        "arena_bytes": plan.arena_bytes,
-        "status": plan.status,
+        **fields_of(plan, "arena_bytes status"),
     }
     if plan.target.runtime == "tflm" and is_tflite(options.model):
         document["total_bytes"] = needed_by(options, plan)
@@ -259,21 +259,13 @@ def _export_tflm(options: argparse.Namespace) -> None:
     _write(options, EXPORTERS[options.to].write(ordered, result, options.name or name))
     document = {
         "model": name,
-        "head_before": result.head_before,
-        "head_after": result.head_after,
         "total_before": result.before.total,
         "total_after": result.after.total,
-        "tail": result.after.tail,
-        "startup": result.after.startup,
-        "kernels": build.kernels,
-        "pointer": build.pointer,
+        **fields_of(result.after, "tail startup"),
+        **fields_of(build, "kernels pointer"),
         "exact": build.is_exact,
-        "lower_bound": result.lower_bound,
-        "status": result.status,
-        "already_optimal": result.already_optimal,
-        "pinned": result.pinned,
-        "scratch": list(result.scratch),
-        "unknown": list(result.unknown),
+        **fields_of(result, "head_before head_after lower_bound status already_optimal pinned"),
+        **fields_of(result, "scratch unknown"),
         "reordered": ordered is not model,
         "kept": result.is_kept,
         "tensors": len(result.offsets),

@@ -6,6 +6,7 @@ import argparse
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, NotAModel
 from arenaplan.cli.models import is_tflite, load_model
 from arenaplan.cli.printing import print_json, say, shown, size
@@ -117,24 +118,15 @@ def _document(found: Fit) -> dict[str, Any]:
     return {
         "rewritten": found.is_rewritten,
         "total_before": found.before.total,
-        "total": found.total,
         "head_before": found.before.head,
-        "head": found.after.head,
         "tail_before": found.before.tail,
-        "tail": found.after.tail,
-        "startup": found.after.startup,
-        "bound": found.bound,
-        "head_bound": found.head_bound,
-        "macs": found.macs,
+        **fields_of(found.after, "head tail startup"),
+        **fields_of(found, "total bound head_bound macs floor reordered unproven new_operators"),
         "moved_bytes": found.moved,
         "expected_latency": found.latency,
         "operators_before": found.operators[0],
         "operators": found.operators[1],
-        "new_operators": list(found.new_operators),
-        "floor": found.floor,
         "examined": found.tried,
-        "reordered": found.reordered,
-        "unproven": found.unproven,
         "regions": [_region(region) for region in found.regions],
         "file_bytes": len(found.data),
     }
@@ -143,9 +135,7 @@ def _document(found: Fit) -> dict[str, Any]:
 def _region(region: SplitRegion) -> dict[str, Any]:
     """Return a region as JSON."""
     return {
-        "first": region.first,
-        "last": region.last,
-        "cuts": list(region.cuts),
+        **fields_of(region, "first last cuts"),
         "padded": sorted(region.padded),
         "held": sorted(region.held),
     }

@@ -10,6 +10,7 @@ from pathlib import Path
 from arenaplan import Plan, _core
 from arenaplan.base.errors import BaselineError, InvalidOption, PlannerError, fault, kind_of
 from arenaplan.base.limits import applied
+from arenaplan.base.model_files import read_once
 from arenaplan.cli.micro import arena_of
 from arenaplan.cli.models import each_signature, needed_by, plan_options, seen_by
 from arenaplan.cli.printing import print_json, say, shown, size, voice
@@ -19,7 +20,6 @@ from arenaplan.graph.graph import Graph
 from arenaplan.planner.changes import PlanLayout
 from arenaplan.report.gating import Gate, judged, junit, markdown, read_baseline, table
 from arenaplan.report.gating.gating import GateLimits, Growth
-from arenaplan.tflite.reader.tflite_model import read_once
 
 
 def execute(options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -88,12 +88,18 @@ def execute(options: argparse.Namespace) -> None:
     reports = [report_of(each.plan, each.graph, total_bytes=each.total) for each in programs]
     if options.explain or options.curve:
         reports[0] = _with_questions(programs[0], options)
+    compared = options.against is not None
+    _write(options, reports[0], lambda: _page(programs, reports, compared=compared))
+
+
+def _write(options: argparse.Namespace, report: dict[str, Any], page: Callable[[], str]) -> None:
+    """Write a report in the form that was asked for."""
     if options.to == "html":
-        content = _page(programs, reports, compared=options.against is not None)
+        content = page()
     elif options.to == "json":
-        content = json.dumps(reports[0], indent=1, ensure_ascii=False) + "\n"
+        content = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     else:
-        content = (map_svg if options.to == "svg" else map_trace)(reports[0])
+        content = (map_svg if options.to == "svg" else map_trace)(report)
     write_result(options.output, content)
 
 
@@ -115,13 +121,7 @@ def _draw_buffers(options: argparse.Namespace) -> None:
             on_progress=watch,
         )
     report = report_of_packing(packing, options.model.stem)
-    if options.to == "html":
-        content = map_page([report])
-    elif options.to == "json":
-        content = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    else:
-        content = (map_svg if options.to == "svg" else map_trace)(report)
-    write_result(options.output, content)
+    _write(options, report, lambda: map_page([report]))
 
 
 def _page(programs: list[_Program], reports: list[dict[str, Any]], *, compared: bool) -> str:

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import PlannerError
 from arenaplan.cli.models import build_of, is_tflite, model_word
 from arenaplan.cli.printing import command, shown, size
@@ -60,14 +61,7 @@ def arena_of(graph: Graph, plan: Plan, options: argparse.Namespace) -> dict[str,
         **_with_parts(own, build),
         "exact": exact,
         "operators": [
-            {
-                "subgraph": cost.subgraph,
-                "position": cost.position,
-                "name": cost.name,
-                "scratch": list(cost.scratch),
-                "persistent": cost.persistent,
-            }
-            for cost in own.operators
+            fields_of(cost, "subgraph position name scratch persistent") for cost in own.operators
         ],
         "unknown": list(own.unknown),
         "measure": command("measure", model_word(options)),
@@ -82,22 +76,14 @@ def arena_of(graph: Graph, plan: Plan, options: argparse.Namespace) -> dict[str,
 
 def _build(build: Build) -> dict[str, Any]:
     return {
-        "kernels": build.kernels,
-        "pointer": build.pointer,
+        **fields_of(build, "kernels pointer"),
         "exact": build.is_exact,
         "accuracy": build.accuracy,
     }
 
 
 def _arena(arena: ArenaTotal) -> dict[str, Any]:
-    return {
-        "total": arena.total,
-        "head": arena.head,
-        "tensors": arena.tensors,
-        "scratch": arena.scratch,
-        "tail": arena.tail,
-        "startup": arena.startup,
-    }
+    return fields_of(arena, "total head tensors scratch tail startup")
 
 
 def _inside(model: TfliteModel, build: Build, own: ArenaTotal, plan: Plan) -> dict[str, Any] | None:

@@ -24,11 +24,11 @@ from arenaplan.cli.watch import ProgressLine, watching
 from arenaplan.deploy.code.cmsis_calls import BUILDS, calling_cmsis_nn
 from arenaplan.formats import open_partial, signatures_for, suffix_of
 from arenaplan.formats.partial import NOTHING_KNOWN, decides
+from arenaplan.formats.runner_bytes import needed_bytes
 from arenaplan.graph.graph import Graph
 from arenaplan.planner.bodies import bodies_of, describe
 from arenaplan.planner.plan_options import PlanOptions, target_of
 from arenaplan.planner.spaces import Space, aligned
-from arenaplan.report.gating.gating import needed_bytes
 from arenaplan.report.report_document import covered_part, covers_document
 from arenaplan.run.dynamic.shapes import has_several
 from arenaplan.tflite.files import graph_for_tflm

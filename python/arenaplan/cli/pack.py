@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from arenaplan import _core
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.printing import print_json, shown, size
 from arenaplan.cli.sources import delivering, goes_to_stdout, read_table
@@ -109,11 +110,6 @@ def summarize(packing: Packing) -> dict[str, Any]:
     """Return the ``pack --json`` document."""
     return {
         "buffers": len(packing),
-        "peak": packing.peak,
-        "lower_bound": packing.lower_bound,
+        **fields_of(packing, "peak lower_bound status nodes seconds stages"),
         "gap": gap(packing.peak, packing.lower_bound),
-        "status": packing.status,
-        "nodes": packing.nodes,
-        "seconds": packing.seconds,
-        "stages": packing.stages,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -11,25 +10,6 @@ from typing import Any, Final, NoReturn
 from arenaplan import __version__
 from arenaplan.base.close import closest
 from arenaplan.cli.syntax import COMMANDS, GENERAL, GROUPS, Command
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """A formatter that does not import `shutil`, a tenth of the help's time."""
-
-    def __init__(self, prog: str, **keywords: Any) -> None:
-        keywords.setdefault("width", _columns() - 2)
-        super().__init__(prog, **keywords)
-
-
-def _columns() -> int:
-    """Return the terminal's width: COLUMNS, else the reported width, else 80."""
-    named = os.environ.get("COLUMNS", "")
-    if named.isdecimal() and int(named):
-        return int(named)
-    try:
-        return os.get_terminal_size().columns or 80
-    except (OSError, ValueError):  # Stdout is a file or a pipe, or closed.
-        return 80
 
 
 class _HelpAll(argparse.Action):
@@ -46,7 +26,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that suggests options similar to a wrong option."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        keywords.setdefault("formatter_class", _Formatter)
+        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*arguments, **keywords)
         self.rare: frozenset[str] = frozenset()
         """Options that ``--help`` leaves out."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import CapacityExceeded, InvalidOption, PartOfModel, SpacesExceeded
 from arenaplan.base.formulas import solved
 from arenaplan.cli.micro import arena_of, print_arena
@@ -40,6 +41,7 @@ from arenaplan.graph.graph import Graph
 from arenaplan.graph.model import Model, flat_sizes
 from arenaplan.planner.peak import held_at
 from arenaplan.planner.spill import spilled
+from arenaplan.report.report_document import SPACE_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,15 +49,6 @@ if TYPE_CHECKING:
     from arenaplan import Plan
 
 
-_SPACE_FIELDS = (
-    "name",
-    "arena_bytes",
-    "lower_bound",
-    "status",
-    "alignment",
-    "capacity",
-    "cost",
-)
 _MOST_SPILLED = 20
 
 
@@ -228,9 +221,7 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
             "name": held.name,
             "kind": "scratch" if held.is_scratch else "value",
             "space": plan.space_name(held.space),
-            "offset": held.offset,
-            "bytes": held.bytes,
-            "counted": held.counted,
+            **fields_of(held, "offset bytes counted"),
         }
         for held in held_at(plan, plan.peak_step, graph)
     ]
@@ -240,33 +231,24 @@ def summarize(graph: Graph, plan: Plan, pins: Mapping[str, str] | None = None) -
         **covers_facts(plan.covers),
         "values": sum(place is not None for place in placements),
         "nodes": len(graph.nodes),
-        "naive_bytes": plan.naive_bytes,
-        "lower_bound": plan.lower_bound,
-        "arena_bytes": plan.arena_bytes,
-        "gap": plan.gap,
-        "status": plan.status,
+        **fields_of(plan, "naive_bytes lower_bound arena_bytes gap status"),
         "steps": len(plan.steps),
         "order": plan.order_search,
-        "skipped": plan.skipped,
-        "floor": plan.floor,
+        **fields_of(plan, "skipped floor"),
         "workers": plan.options["workers"],
         "parallelism": None if plan.timetable is None else plan.timetable.parallelism,
         "peak_step": plan.peak_step,
         "peak_values": peak_values,
         "peak_bytes": plan.live_bytes[plan.peak_step] if plan.steps else 0,
-        "alignment": plan.alignment,
-        "options": plan.options,
-        "digest": plan.digest,
+        **fields_of(plan, "alignment options digest"),
         "spaces": [
             {
-                **{field: getattr(space, field) for field in _SPACE_FIELDS},
+                **fields_of(space, SPACE_FIELDS),
                 **({} if plan.covers.is_whole else {"status": "unknown"}),
             }
             for space in plan.spaces
         ],
-        "caller_buffers": [
-            {"name": buffer.name, "bytes": buffer.bytes} for buffer in plan.caller_buffers
-        ],
+        "caller_buffers": [fields_of(buffer, "name bytes") for buffer in plan.caller_buffers],
         **flow_facts(graph),
         **_spills(graph, plan, pins),
     }

@@ -11,6 +11,8 @@ from ast import literal_eval
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
+from arenaplan.base.quoting import printable
+
 if TYPE_CHECKING:
     from arenaplan import Plan
 
@@ -123,7 +125,7 @@ def size(number: int) -> str:
 
 def shown(name: str, longest: int = 60) -> str:
     """Return a name that fits a line of a table and cannot spoil it."""
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    text = printable(name)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

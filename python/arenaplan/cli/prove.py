@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import InvalidOption
 from arenaplan.base.limits import applied
 from arenaplan.cli.printing import print_json, say, shown, size
 from arenaplan.cli.sources import goes_to_stdout, limits_of, read_model, write_result
+from arenaplan.deploy.adapters.differential import RuntimeComparison, compared
 from arenaplan.tflite.proving import Proof, prove
-from arenaplan.tflite.proving.differential import RuntimeComparison, compared
 
 PACKAGES = {"tflm": "tflite-micro", "litert": "ai-edge-litert"}
 """Packages by runtime."""
@@ -34,7 +35,8 @@ def execute(options: argparse.Namespace) -> None:
         if run.status != "equal":
             say(f"warning: {told(run)}")
     if options.json:
-        print_json({**summary(proof), "runs": [_run(run) for run in runs]})
+        told_runs = [fields_of(run, "runtime status inputs distinct tensors") for run in runs]
+        print_json({**summary(proof), "runs": told_runs})
         return
     tell = say if options.output is not None and goes_to_stdout(options) else print
     tell(report(proof))
@@ -91,13 +93,3 @@ def told(run: RuntimeComparison) -> str:
         f"{run.runtime}: equal bits for {run.inputs} inputs ({run.distinct} different outputs)"
         f"{inside}"
     )
-
-
-def _run(run: RuntimeComparison) -> dict[str, Any]:
-    return {
-        "runtime": run.runtime,
-        "status": run.status,
-        "inputs": run.inputs,
-        "distinct": run.distinct,
-        "tensors": run.tensors,
-    }

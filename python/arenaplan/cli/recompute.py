@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import arenaplan
 from arenaplan._core import Transfer
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import InvalidOption
 from arenaplan.cli.models import covers_facts, load_ahead, tell_covers
 from arenaplan.cli.printing import print_json, say, shown, size
@@ -190,15 +191,12 @@ def _document(graph: Graph, plan: Plan) -> dict[str, Any]:
     return {
         "model": plan.model,
         **covers_facts(plan.covers),
-        "arena_bytes": plan.arena_bytes,
-        "lower_bound": plan.lower_bound,
-        "extra_cost": plan.extra_cost,
-        "extra_bound": plan.extra_bound,
+        **fields_of(plan, "arena_bytes lower_bound extra_cost extra_bound"),
         "floor": plan.recompute_floor,
         "schedule": _schedule(plan),
         "again": again(graph, plan),
         "inside": inside(graph, plan),
-        "spaces": [{"name": space.name, "arena_bytes": space.arena_bytes} for space in plan.spaces],
+        "spaces": [fields_of(space, "name arena_bytes") for space in plan.spaces],
         "copied": copied(graph, plan),
     }
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import arenaplan
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import CapacityExceeded, InvalidOption
 from arenaplan.cli.micro import SharedTotal, shared_total
 from arenaplan.cli.models import check_budget, load_model, plan_options, with_budget
@@ -85,17 +86,8 @@ def _plan_curve(options: argparse.Namespace, chosen: PlanOptions) -> None:
         rows = [point._asdict() for point in curve.points]
         longest = None if curve.longest is None else curve.longest._asdict()
         ends = [curve.lengths[0], curve.lengths[-1]]
-        print_json(
-            {
-                "model": curve.model,
-                "name": curve.name,
-                "lengths": len(curve.lengths),
-                "ends": ends,
-                "points": rows,
-                "budget": curve.budget,
-                "longest": longest,
-            }
-        )
+        facts = {"lengths": len(curve.lengths), "ends": ends, "points": rows}
+        print_json({**fields_of(curve, "model name budget"), **facts, "longest": longest})
     else:
         _report_curve(curve)
     if curve.budget is not None and curve.points[-1].arena_bytes > curve.budget:
@@ -183,15 +175,10 @@ def summarize(family: PlanFamily, watch: ProgressLine | None = None) -> dict[str
         "target": family.target.name,
         "bind": family.bind,
         "shapes": len(family),
-        "left_out": family.left_out,
-        "arena_bytes": family.arena_bytes,
-        "lower_bound": family.lower_bound,
-        "gap": family.gap,
-        "status": family.status,
+        **fields_of(family, "left_out arena_bytes lower_bound gap status"),
         "planned": [_row(bind, plan) for bind, plan in family.planned],
         "required": required,
-        "alignment": family.alignment,
-        "options": family.options,
+        **fields_of(family, "alignment options"),
     }
 
 
@@ -214,13 +201,7 @@ def _text(bind: dict[str, Size]) -> str:
 
 def _row(bind: dict[str, Any], plan: arenaplan.Plan) -> dict[str, Any]:
     """Return the figures for one shape's plan."""
-    return {
-        "bind": bind,
-        "arena_bytes": plan.arena_bytes,
-        "lower_bound": plan.lower_bound,
-        "status": plan.status,
-        "digest": plan.digest,
-    }
+    return {"bind": bind, **fields_of(plan, "arena_bytes lower_bound status digest")}
 
 
 # -- models ------------------------------------------------------------------------
@@ -255,20 +236,13 @@ def describe_shared(shared: SharedPlan) -> dict[str, Any]:
     """Return the ``plan --share --json`` document."""
     return {
         "share": shared.together,
-        "arena_bytes": shared.arena_bytes,
-        "lower_bound": shared.lower_bound,
-        "status": shared.status,
-        "alignment": shared.alignment,
-        "capacity": shared.capacity,
+        **fields_of(shared, "arena_bytes lower_bound status alignment capacity"),
         "models": [
             {
                 "model": plan.model,
                 "target": plan.target.name,
                 "base": base,
-                "arena_bytes": plan.arena_bytes,
-                "lower_bound": plan.lower_bound,
-                "status": plan.status,
-                "digest": plan.digest,
+                **fields_of(plan, "arena_bytes lower_bound status digest"),
             }
             for base, plan in zip(shared.bases, shared.plans, strict=True)
         ],

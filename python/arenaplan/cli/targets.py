@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from arenaplan import Target, targets
+from arenaplan.base.documents import fields_of
 from arenaplan.cli.printing import print_json
 
 _DEFAULTS = {
@@ -56,17 +57,9 @@ _FIXED = {
 def _row(target: Target) -> dict[str, Any]:
     """Return everything about a target."""
     return {
-        "name": target.name,
-        "summary": target.summary,
+        **fields_of(target, "name summary techniques granularity alignment offset_unit"),
+        **fields_of(target, "several_spaces caller_memory early_writes strip_axis scratch fixed"),
         "default_for": _DEFAULTS.get(target.name),
-        "techniques": target.techniques,
-        "granularity": target.granularity,
-        "alignment": target.alignment,
-        "offset_unit": target.offset_unit,
-        "several_spaces": target.several_spaces,
-        "caller_memory": target.caller_memory,
-        "scratch": target.scratch,
-        "fixed": target.fixed,
     }
 
 

@@ -57,8 +57,8 @@ def from_runtime_json(
     text : str or bytes
         The file.
     parameters : iterable of str
-        Names of inputs that are weights, as from :func:`arenaplan.classic.load_params`: these
-        become constants outside the arena.
+        Names of inputs that are weights, as from
+        :func:`arenaplan.planner.classic.load_params`: these become constants outside the arena.
     name : str
         The model's name.
 

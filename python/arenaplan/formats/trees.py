@@ -86,6 +86,29 @@ def pairs_of_trees(donated: Iterable[Subtree], results: Subtree) -> Iterator[Don
         yield from _replaced(tree, results, taken)
 
 
+def pairs_of_types(
+    donated: Iterable[int], inputs: list[Any], outputs: list[Any]
+) -> list[DonatedPair]:
+    """
+    Return JAX's pairs for a compiled function: results in order, first fit by type.
+
+    Parameters
+    ----------
+    donated : iterable of int
+        Positions of donated inputs.
+    inputs, outputs : list of (shape, dtype)
+        All input and output types.
+    """
+    free: dict[Any, list[int]] = {}
+    for position in donated:
+        free.setdefault(inputs[position], []).append(position)
+    return [
+        DonatedPair(free[kind].pop(0), position)
+        for position, kind in enumerate(outputs)
+        if free.get(kind)
+    ]
+
+
 def _replaced(tree: Subtree, results: Subtree, taken: set[int]) -> Iterator[DonatedPair]:
     """Yield the leaf pairs of a donated tree."""
     for found in _walk(results):

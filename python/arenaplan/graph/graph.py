@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
@@ -79,6 +80,13 @@ _NO_TFLM: Final = {"numpy": "an ONNX model", "executorch": "a program of torch.e
 
 MAX_FILE = 1 << 30
 """Largest graph file, in bytes."""
+
+
+_VALUE: Final = attrgetter("name", "kind", "dtype", "shape", "alignment", "space")
+_NODE: Final = attrgetter(
+    *("name", "op", "inputs", "outputs", "effects", "after", "domain", "version"),
+    *("attributes", "cost"),
+)
 
 
 class Graph(GraphBuilder):
@@ -475,22 +483,8 @@ class Graph(GraphBuilder):
         if self._core is None:
             self._core = _core.Graph(
                 self.name,
-                [(v.name, v.kind, v.dtype, v.shape, v.alignment, v.space) for v in self.values],
-                [
-                    (
-                        n.name,
-                        n.op,
-                        n.inputs,
-                        n.outputs,
-                        n.effects,
-                        n.after,
-                        n.domain,
-                        n.version,
-                        n.attributes,
-                        n.cost,
-                    )
-                    for n in self.nodes
-                ],
+                list(map(_VALUE, self.values)),
+                list(map(_NODE, self.nodes)),
                 self.outputs,
                 self.write_backs,
                 self.memory,

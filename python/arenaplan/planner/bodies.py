@@ -24,6 +24,7 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
+from arenaplan.base.free_names import free_name
 from arenaplan.graph import Graph, Node
 from arenaplan.graph.effects import NO_EFFECTS, InPlace
 from arenaplan.planner.planning import plan as make_plan
@@ -303,7 +304,8 @@ def _variant(draft: Draft, stored: set[int], copied: set[int]) -> _Variant:
         value = draft.results[at]
         if at in copied:
             source = graph.values[value]
-            name = _free(f"{source.name}.copy", taken)
+            name = free_name(f"{source.name}.copy", taken)
+            taken.add(name)
             made = graph.value(name, source.shape, source.dtype)
             graph.append("Identity", (value,), (made,), effects=NO_EFFECTS, version=16)
             value = made
@@ -334,16 +336,6 @@ def _emit(graph: Graph, value: int, target: Emitted, after: tuple[int, ...] = ()
         domain=DOMAIN,
         after=tuple(node for node in after if node not in made),
     )
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """Return an unused name, and mark the name as taken."""
-    free, number = name, 0
-    while free in taken:
-        number += 1
-        free = f"{name}_{number}"
-    taken.add(free)
-    return free
 
 
 # -- sharing memory outside ------------------------------------------------------------------

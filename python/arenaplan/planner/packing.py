@@ -174,17 +174,8 @@ class Problem:
         KeyboardInterrupt
             On Ctrl-C; the exception's ``packing`` is the best so far.
         """
-        packing = _core.pack(
-            self._columns(),
-            **check_limits(time_limit, node_limit, seed),
-            compact=bool(compact),
-            on_progress=on_progress,
-        )
-        if packing.interrupted:
-            interrupt = KeyboardInterrupt("interrupted")
-            interrupt.packing = packing  # type: ignore[attr-defined]
-            raise interrupt
-        return packing
+        limits = check_limits(time_limit, node_limit, seed)
+        return _packed(self._columns(), limits, compact, on_progress)
 
     def infeasible_subset(self, space: str | None = None) -> list[int] | None:
         """
@@ -257,10 +248,7 @@ class Problem:
             if len(buffer.gaps)
         }
         live, gaps = _numbered(live, gaps)
-        sizes = [size_of(buffer.size, "a size") for buffer in buffers]
-        for index, size in enumerate(sizes):
-            if not 0 <= size < _MOST_BYTES:
-                raise fault("InvalidSize", f"buffer {index} has {size} bytes")
+        sizes = _sizes(buffer.size for buffer in buffers)
         groups: dict[Hashable, int] = {}
         spaces = self._spaces()
         places = {described[0]: place for place, described in enumerate(spaces)}
@@ -415,14 +403,11 @@ def pack(
     >>> packing.offsets, packing.peak, packing.status
     ([0, 100, 0], 160, 'optimal')
     """
-    numbers = [size_of(size, "a size") for size in _plain(sizes)]
+    numbers = _sizes(_plain(sizes))
     steps = [_pair(index, pair) for index, pair in enumerate(_plain(live))]
     count = len(numbers)
     if count != len(steps):
         raise fault("InvalidSize", f"there are {count} sizes and {len(steps)} live ranges")
-    for index, size in enumerate(numbers):
-        if not 0 <= size < _MOST_BYTES:
-            raise fault("InvalidSize", f"buffer {index} has {size} bytes")
     steps, holes = _numbered(
         steps,
         {
@@ -455,12 +440,15 @@ def pack(
         "details": details,
         "spaces": [("arena", check_capacity(capacity), 1, [_reserved(it) for it in reserved])],
     }
-    packing = _core.pack(
-        columns,
-        **check_limits(time_limit, node_limit, seed),
-        compact=bool(compact),
-        on_progress=on_progress,
-    )
+    limits = check_limits(time_limit, node_limit, seed)
+    return _packed(columns, limits, compact, on_progress)
+
+
+def _packed(
+    columns: dict[str, Any], limits: SearchLimits, compact: bool, on_progress: Progress | None
+) -> Packing:
+    """Return the best packing found; Ctrl-C raises with that packing."""
+    packing = _core.pack(columns, **limits, compact=bool(compact), on_progress=on_progress)
     if packing.interrupted:
         interrupt = KeyboardInterrupt("interrupted")
         interrupt.packing = packing  # type: ignore[attr-defined]
@@ -500,6 +488,15 @@ def _plain(values: Iterable[Any]) -> Iterable[Any]:
     """Return an array's values as Python numbers, which are faster to iterate over."""
     to_list = getattr(values, "tolist", None)
     return values if to_list is None else to_list()
+
+
+def _sizes(sizes: Iterable[int | str]) -> list[int]:
+    """Return sizes in bytes."""
+    numbers = [size_of(size, "a size") for size in sizes]
+    for index, size in enumerate(numbers):
+        if not 0 <= size < _MOST_BYTES:
+            raise fault("InvalidSize", f"buffer {index} has {size} bytes")
+    return numbers
 
 
 def _pair(index: int, pair: Sequence[int]) -> Range:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -17,6 +17,12 @@ _MOST_STEPS: Final = 1 << 20
 """Most steps in a drawing."""
 _MOST_DRAWN: Final = 2000
 """Most rectangles in a notebook, whose file stores every drawing."""
+_NO_NODE: Final[Mapping[str, Any]] = {
+    "node": "",
+    **dict.fromkeys(("op", "layer", "source", "strip_rows")),
+    **dict.fromkeys(("fused", "ops", "inputs", "outputs", "may_share"), ()),
+}
+"""The fields of a step without a node."""
 
 
 def report_of_packing(
@@ -71,14 +77,11 @@ def report_of_packing(
             {
                 "name": label,
                 "kind": "activation",
-                "dtype": None,
-                "shape": None,
-                "result": None,
                 "bytes": last - first,
                 "space": titles[space],
                 "offset": first,
                 "live": [start, end],
-                "held": None,
+                **dict.fromkeys(("dtype", "shape", "result", "held")),
             }
         )
         live[space][start] += last - first
@@ -105,15 +108,15 @@ def report_of_packing(
         "lower_bound": packing.lower_bound,
         "status": packing.status,
         "naive_bytes": sum(row["bytes"] for row in values),
-        "floor": None,
         "alignment": 1,
         "options": {},
-        "seconds": None,
+        **dict.fromkeys(
+            ("floor", "seconds", "total_bytes", "timetable", "techniques", "recompute")
+        ),
         "peak_step": peak,
         "peak_bytes": 0 if peak is None else totals[peak],
         "peak_values": [row["name"] for row in held],
         "peak_held": held,
-        "total_bytes": None,
         "spaces": [
             {
                 "name": title,
@@ -130,21 +133,7 @@ def report_of_packing(
         "values": values,
         "workspaces": [],
         "steps": [
-            {
-                "step": step,
-                "node": "",
-                "op": None,
-                "fused": [],
-                "ops": [],
-                "layer": None,
-                "source": None,
-                "inputs": [],
-                "outputs": [],
-                "may_share": [],
-                "strip_rows": None,
-                "live_bytes": totals[step],
-            }
-            for step in range(steps)
+            {"step": step, **_NO_NODE, "live_bytes": total} for step, total in enumerate(totals)
         ],
         "why": [],
         "curves": [
@@ -156,9 +145,6 @@ def report_of_packing(
             }
             for space, (title, curve) in enumerate(zip(titles, live, strict=True))
         ],
-        "timetable": None,
-        "techniques": None,
-        "recompute": None,
     }
 
 

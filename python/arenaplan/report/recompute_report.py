@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from arenaplan._core import RecomputeCurve
+from arenaplan.base.documents import fields_of
 from arenaplan.base.html_tables import html_table
 
 HEIGHT: Final = 210
@@ -21,12 +22,7 @@ def curve_of(curve: RecomputeCurve) -> dict[str, Any]:
         "cost": curve.cost,
         "floor": curve.floor,
         "points": [
-            {
-                "arena_bytes": point.arena_bytes,
-                "extra_cost": point.extra_cost,
-                "extra_bound": point.extra_bound,
-            }
-            for point in curve.points
+            fields_of(point, "arena_bytes extra_cost extra_bound") for point in curve.points
         ],
     }
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from arenaplan._core import Covers, PlacedWorkspace, Placement, Plan, RecomputeCurve
 from arenaplan.base.arguments import typed
+from arenaplan.base.documents import fields_of
 from arenaplan.base.errors import InvalidOption, fault
 from arenaplan.base.quoting import listed
 from arenaplan.graph import Graph, Node
@@ -22,6 +23,8 @@ from arenaplan.report.recompute_report import curve_of
 
 FORMAT: Final = "arenaplan-report"
 VERSION: Final = 1
+SPACE_FIELDS: Final = "name arena_bytes lower_bound status alignment capacity cost"
+"""What documents say of a plan's memory."""
 
 
 @typed
@@ -174,13 +177,7 @@ class _Maker:
             "target": plan.target.name,
             "digest": plan.digest,
             "covers": covers_document(plan.covers),
-            "arena_bytes": plan.arena_bytes,
-            "lower_bound": plan.lower_bound,
-            "status": plan.status,
-            "naive_bytes": plan.naive_bytes,
-            "floor": plan.floor,
-            "alignment": plan.alignment,
-            "options": plan.options,
+            **fields_of(plan, "arena_bytes lower_bound status naive_bytes floor alignment options"),
             "seconds": None if estimate is None else estimate.seconds,
             "peak_step": peak,
             "peak_bytes": 0 if peak is None else live_bytes[peak],
@@ -202,19 +199,14 @@ class _Maker:
     def held(self, step: int) -> list[dict[str, Any]]:
         """Return the rows live at a step; each row's added bytes sum to the live bytes."""
         rows = held_at(self.plan, step, self.graph, self.rows[step]["name"])
-        return [{"name": row.name, "bytes": row.bytes, "counted": row.counted} for row in rows]
+        return [fields_of(row, "name bytes counted") for row in rows]
 
     def spaces(self) -> list[dict[str, Any]]:
         """Return the memories: arenas first, then the caller's buffers."""
         arenas = [
             {
-                "name": space.name,
-                "arena_bytes": space.arena_bytes,
-                "lower_bound": space.lower_bound,
-                "status": space.status if self.plan.covers.is_whole else "unknown",
-                "alignment": space.alignment,
-                "capacity": space.capacity,
-                "cost": space.cost,
+                **fields_of(space, SPACE_FIELDS),
+                **({} if self.plan.covers.is_whole else {"status": "unknown"}),
                 "caller": False,
             }
             for space in self.plan.spaces
@@ -420,7 +412,7 @@ class _Maker:
         table = self.plan.timetable
         if table is None:
             return None
-        return {"workers": table.workers, "costs": table.costs, "starts": table.starts}
+        return fields_of(table, "workers costs starts")
 
 
 def _mismatch(graph: Graph, plan: Plan, places: list[Placement | None]) -> bool:

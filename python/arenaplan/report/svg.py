@@ -9,6 +9,7 @@ from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from arenaplan.base.arguments import typed
+from arenaplan.base.quoting import printable
 from arenaplan.report.recompute_report import HEIGHT, curve_lines, unit
 from arenaplan.report.report_document import checked_report
 
@@ -290,7 +291,7 @@ def fitted(name: str, letters: int, at: int = 0) -> str:
 
 def _text(text: str) -> str:
     """Escape model text for XML, which has no control characters."""
-    return escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
+    return escape(printable(text))
 
 
 def _size(number: int) -> str:

@@ -59,8 +59,8 @@ def operator(
         Returns each output's shape and element type for an :class:`~arenaplan.train.Op`. Without
         ``shapes``, the operator is limited to files that declare output shapes.
     relation : callable, optional
-        Infers backward: gets attributes, and the known dimensions of inputs and outputs, adds
-        dimensions by ``learn``, and returns whether any dimension is new.
+        Infers backward: gets attributes, and the known dimensions of inputs and outputs, and adds
+        dimensions by ``learn``.
     effects : Effects or callable
         The bytes that operands may share; a function gets the :class:`~arenaplan.train.Op` and the
         outputs. Permissions in :class:`Effects` that a node cannot use are dropped for the node.

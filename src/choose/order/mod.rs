@@ -97,7 +97,7 @@ impl Orders {
         order_search::floor_of(model, |node| {
             let made = node.writes.first().map_or(0, |&output| model.size(output));
             let operands = graph.node(node.id);
-            let saved = graph.overlaps(node.id).into_iter().filter_map(|overlap| {
+            let saved = graph.overlaps(node.id, false).into_iter().filter_map(|overlap| {
                 let input = operands.input(overlap.input)?;
                 let is_callers = graph.value(input).kind() != ValueKind::Activation;
                 (!is_callers)

@@ -219,7 +219,7 @@ fn outside(graph: &Graph, classes: &AliasClasses, in_place: bool) -> Vec<bool> {
             let node = graph.node(producer);
             let pairs = node.effects().in_place.iter();
             let pairs = pairs.filter(|pair| node.output(pair.output) == Some(value));
-            let overlaps = graph.overlaps(producer).into_iter();
+            let overlaps = graph.overlaps(producer, false).into_iter();
             let overlaps = overlaps.filter(|pair| node.output(pair.output) == Some(value));
             let taken = pairs.map(|pair| pair.input).chain(overlaps.map(|pair| pair.input));
             let taken = taken.filter_map(|input| node.input(input));

@@ -5,7 +5,7 @@ use alloc::{format, vec, vec::Vec};
 
 use super::stage::Stage;
 use crate::base::{Error, NodeId, Result, ValueId};
-use crate::graph::{Graph, ValueKind};
+use crate::graph::{Graph, ValueKind, Window};
 
 /// A way to run something: scratch memory, or all memory that is in use meanwhile, and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,11 +89,12 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     /// Returns a kernel without scratch memory for every node that makes rows from rows; each call
-    /// takes one time unit.
-    pub(super) fn of_each_node(graph: &Graph) -> Self {
+    /// takes one time unit. `makes_rows` says with which windows the runner makes rows.
+    pub(super) fn of_each_node(graph: &Graph, makes_rows: &dyn Fn(&[Window]) -> bool) -> Self {
         let mut found = Self::without(graph, RowMoveCost::default(), 1);
         for (index, stage) in found.stages.iter().enumerate() {
-            let Some(stage) = stage else { continue };
+            let windows = &graph.nodes()[index].effects().windows;
+            let Some(stage) = stage.as_ref().filter(|_| makes_rows(windows)) else { continue };
             found.of_node[index] = Some(found.all.len());
             let ways = vec![Way { bytes: 0, time: 1 }];
             found.all.push(RowKernel {

@@ -20,7 +20,7 @@ use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
 use crate::base::{NodeId, Result, ValueId};
-use crate::graph::{Graph, ValueKind};
+use crate::graph::{Graph, ValueKind, Window};
 use crate::pack::Budget;
 use crate::plan::Strips;
 use kernels::Inside;
@@ -125,15 +125,23 @@ pub(crate) struct StripRegions {
 
 impl StripRegions {
     /// Returns the regions of steps whose kernels are single nodes; each run of a node or a step
-    /// takes one time unit.
+    /// takes one time unit. `makes_rows` says with which windows the runner makes rows.
     pub(crate) fn of_nodes(
         graph: &Graph,
+        makes_rows: &dyn Fn(&[Window]) -> bool,
         whole: WholeSteps<'_>,
         limits: StripLimits,
         budget: &Budget<'_>,
     ) -> Self {
         let ways = whole.live.iter().map(|&bytes| vec![Way { bytes, time: 1 }]).collect();
-        Self::of_kernels(graph, Kernels::of_each_node(graph), whole, ways, limits, budget)
+        Self::of_kernels(
+            graph,
+            Kernels::of_each_node(graph, makes_rows),
+            whole,
+            ways,
+            limits,
+            budget,
+        )
     }
 
     /// Returns the regions of steps with these kernels and ways to run each step. Regions that

@@ -22,7 +22,7 @@ impl ClassBuilder<'_> {
     /// output.
     pub(super) fn overlap(&mut self, step: Step, id: NodeId) {
         let node = self.graph.node(id);
-        let overlaps = self.graph.overlaps(id);
+        let overlaps = self.graph.overlaps(id, self.rules.early_writes);
         let Some(output) = overlaps.first().and_then(|overlap| node.output(overlap.output)) else {
             return;
         };

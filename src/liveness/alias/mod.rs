@@ -68,6 +68,8 @@ pub struct AliasRules {
     pub inputs: InputMemory,
     /// The memory for graph outputs.
     pub outputs: OutputMemory,
+    /// Whether kernels write elements of a piece before they have read all of the piece's inputs.
+    pub early_writes: bool,
     /// Alignment of classes, and the unit for the distance between an output and an overlapped
     /// input.
     pub alignment: Alignment,

@@ -150,19 +150,20 @@ def assign(
     starts = starts or {}
     own = {bank.mem_id for bank in banks}
     others = {b.pinned for b in buffers if b.pinned is not None} - own
-    sizes = [0] * (1 + max(1, *own, *others, *starts))
+    sizes = [0] * (1 + max((1, *own, *others, *starts)))
     alignments = {bank.mem_id: max(alignment, bank.alignment) for bank in banks}
     alignments |= dict.fromkeys(others, alignment)
     for mem_id, taken in starts.items():
         sizes[mem_id] = taken
-    first = {mem_id: _up(starts.get(mem_id, 0), step) for mem_id, step in alignments.items()}
+    first = {mem_id: rounded_up(starts.get(mem_id, 0), step) for mem_id, step in alignments.items()}
     places: dict[int, tuple[int, int]] = {}
     for mem_id in others:
         places |= _place_alone(buffers, mem_id, alignment)
-    places |= _place_in_banks(buffers, banks, alignments, first, padding, steps)
+    if banks:
+        places |= _place_in_banks(buffers, banks, alignments, first, padding, steps)
     for i, (mem_id, offset) in places.items():
         places[i] = (mem_id, first[mem_id] + offset)
-        end = first[mem_id] + offset + _up(buffers[i].size, alignments[mem_id]) + padding
+        end = first[mem_id] + offset + rounded_up(buffers[i].size, alignments[mem_id]) + padding
         sizes[mem_id] = max(sizes[mem_id], end)
     return Assignment([places[i] for i in range(len(buffers))], sizes, alignments)
 
@@ -173,7 +174,7 @@ def _place_alone(
     """Place the buffers that are pinned to a memory without a capacity."""
     here = [i for i, buffer in enumerate(buffers) if buffer.pinned == mem_id]
     packing = pack(
-        [_up(buffers[i].size, alignment) for i in here],
+        [rounded_up(buffers[i].size, alignment) for i in here],
         [buffers[i].live for i in here],
         alignment=alignment,
     )
@@ -252,6 +253,6 @@ def _graph_of(buffers: Sequence[BankedValue], names: Sequence[str], labels: Sequ
     return graph
 
 
-def _up(number: int, alignment: int) -> int:
+def rounded_up(number: int, alignment: int) -> int:
     """Round up to a multiple."""
     return -(-number // alignment) * alignment

@@ -21,8 +21,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from arenaplan.base.errors import GraphError, InvalidOption, UnsupportedModel, fault
-from arenaplan.deploy.adapters.banks import Bank, BankedValue, assign
-from arenaplan.planner.packing import pack
+from arenaplan.deploy.adapters.banks import Bank, BankedValue, assign, rounded_up
 
 __all__ = ["Bank", "algorithm", "banked_algorithm", "memory_planning_pass"]
 
@@ -133,21 +132,7 @@ def algorithm(
     ... )
     >>> MemoryPlanningAlgorithmSuite([naive, algorithm])        # doctest: +SKIP
     """
-    owners, aliases = _owners_and_aliases(specs, alignment)
-    starts = _submodule_bytes(graph_module)
-    places: dict[Any, _Place] = {}
-    sizes = [0, 0]
-    for arena in sorted({_arena(spec) for spec in owners}):
-        here = [spec for spec in owners if _arena(spec) == arena]
-        start = _aligned(starts.get(arena, 0), alignment)
-        packing = pack(
-            [spec.allocated_memory for spec in here], map(_live, here), alignment=alignment
-        )
-        for spec, offset in zip(here, packing.offsets, strict=True):
-            places[spec] = _Place(arena, start + offset)
-        sizes += [0] * (arena + 1 - len(sizes))
-        sizes[arena] = start + packing.peak + extra_padding
-    return _result(places, aliases, sizes)
+    return _placed((), alignment, specs, graph_module, extra_padding)
 
 
 # ExecuTorch identifies a suite's algorithms by name.
@@ -187,35 +172,46 @@ def banked_algorithm(banks: Iterable[Bank]) -> Any:
         graph_signature: Any,
         extra_padding: int = 0,
     ) -> Any:
-        specs = list(specs)
-        _only_the_processor(specs)
-        owners, aliases = _owners_and_aliases(specs, alignment)
-        uses = _uses(graph_module)
-        names = _names(graph_module)
-        buffers = [
-            BankedValue(
-                spec.nbytes(),
-                _live(spec),
-                uses.get(id(spec), 1),
-                spec.mem_id,
-                _described(spec, names.get(id(spec))),
-            )
-            for spec in owners
-        ]
-        found = assign(
-            buffers,
-            chosen,
-            alignment=alignment,
-            starts=_submodule_bytes(graph_module),
-            padding=extra_padding,
-            steps=[node.name for node in graph_module.graph.nodes],
-        )
-        for spec, (arena, _) in zip(owners, found.places, strict=True):
-            spec.realign(found.alignments[arena])
-        places = {spec: _Place(*place) for spec, place in zip(owners, found.places, strict=True)}
-        return _result(places, aliases, found.sizes)
+        return _placed(chosen, alignment, specs, graph_module, extra_padding)
 
     return arenaplan_banked
+
+
+def _placed(
+    banks: Sequence[Bank],
+    alignment: int,
+    specs: Iterable[Any],
+    graph_module: Any,
+    extra_padding: int,
+) -> Any:
+    """Place each spec in a bank; without banks, in the requested arena."""
+    owners, aliases = _owners_and_aliases(specs, alignment)
+    starts = _submodule_bytes(graph_module)
+    pins = [spec.mem_id for spec in owners]
+    if banks:
+        _only_the_processor([*owners, *aliases])
+    else:
+        pins = [_arena(spec) for spec in owners]
+        starts = {arena: starts.get(arena, 0) for arena in pins}
+    uses, names = _uses(graph_module), _names(graph_module)
+    buffers = [
+        BankedValue(
+            spec.nbytes(),
+            _live(spec),
+            uses.get(id(spec), 1),
+            pinned,
+            _described(spec, names.get(id(spec))),
+        )
+        for spec, pinned in zip(owners, pins, strict=True)
+    ]
+    steps = [node.name for node in graph_module.graph.nodes]
+    found = assign(
+        buffers, banks, alignment=alignment, starts=starts, padding=extra_padding, steps=steps
+    )
+    for spec, (arena, _) in zip(owners, found.places, strict=True):
+        spec.realign(found.alignments[arena])
+    places = {spec: _Place(*place) for spec, place in zip(owners, found.places, strict=True)}
+    return _result(places, aliases, found.sizes)
 
 
 def keep_results_apart(graph_module: Any, alignment: int) -> list[int]:
@@ -248,7 +244,7 @@ def keep_results_apart(graph_module: Any, alignment: int) -> list[int]:
         if not inner:
             continue
         needed = [ends for last, ends in earlier if last >= position]
-        shift = [_aligned(max(ends), alignment) for ends in zip_longest(*needed, fillvalue=0)]
+        shift = [rounded_up(max(ends), alignment) for ends in zip_longest(*needed, fillvalue=0)]
         if any(shift):
             _move(inner, shift)
         sizes = (graph.meta.get("non_const_buffer_sizes", []) for graph in inner)
@@ -413,11 +409,6 @@ def _live(spec: Any) -> tuple[int, int]:
 def _submodule_bytes(graph_module: Any) -> dict[int, int]:
     """Return the bytes, by arena, that control flow graphs use."""
     return dict(enumerate(getattr(graph_module, "input_mem_buffer_sizes", None) or []))
-
-
-def _aligned(number: int, alignment: int) -> int:
-    """Round up to a multiple."""
-    return -(-number // alignment) * alignment
 
 
 def _uses(graph_module: Any) -> Counter[int]:

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from arenaplan.base.errors import PlannerError, UnsupportedModel
 from arenaplan.deploy.export.rewritten_file import isolated, operands_of, with_metadata
 from arenaplan.graph.ops import BITS
-from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.offline import METADATA_NAME, packed_offsets, read_offsets
 from arenaplan.tflite.reader.schema import DTYPES
 from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.timeline import ALIGNMENT, Timeline, timeline_of
@@ -168,10 +168,6 @@ def _smallest(data: bytes, estimate: int) -> int:
     return high * ALIGNMENT
 
 
-def _plan_of(offsets: list[int], subgraphs: int) -> bytes:
-    return struct.pack(f"<3i{len(offsets)}i", 1, subgraphs, len(offsets), *offsets)
-
-
 def _startup(
     model: TfliteModel, timeline: Timeline, estimate: ArenaTotal, found: Allocations
 ) -> int:
@@ -184,7 +180,7 @@ def _startup(
     for box in timeline.boxes:
         offsets[box.tensor] = 0
     try:
-        data = with_metadata(model, METADATA_NAME, _plan_of(offsets, len(model.subgraphs)))
+        data = with_metadata(model, METADATA_NAME, packed_offsets(offsets, len(model.subgraphs)))
         least = _allocations(data, estimate.total)
         smallest = _smallest(data, estimate.startup)
     except PlannerError:
@@ -215,7 +211,7 @@ def _scratch(model: TfliteModel, cost: OperatorCost) -> OperatorProfile:
         default=0,
     )
     try:
-        data = isolated(model, cost.subgraph, cost.position, METADATA_NAME, _plan_of(fixed, 1))
+        data = isolated(model, cost.subgraph, cost.position, METADATA_NAME, packed_offsets(fixed))
         measured = _allocations(data, _FIRST).head - largest
     except PlannerError:
         if cost.is_known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 import numpy as np
@@ -15,7 +16,13 @@ from arenaplan.deploy.code.code_site import (
     words_of,
 )
 from arenaplan.deploy.code.code_text import Field
-from arenaplan.deploy.code.code_windows import check_sums, real_fields, rescaled
+from arenaplan.deploy.code.code_windows import (
+    bias_of,
+    check_sums,
+    factor_fields,
+    real_fields,
+    rescaled,
+)
 from arenaplan.run.numpy.tflite.dense import Dense
 from arenaplan.run.numpy.tflite.fixed import multiplier_of
 from arenaplan.run.numpy.tflite.tflite_facts import (
@@ -29,11 +36,22 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
 from arenaplan.run.numpy.tflite.tflite_softmax import softmax_exps, softmax_tables
 
 
-def whole_call(function: str, parameters: str, *positions: int) -> Emit:
-    """Return a call on whole operands and the whole result."""
+def whole_call(
+    site: CodeSite,
+    function: str,
+    fields: Mapping[str, Field],
+    *positions: int,
+    template: str = "",
+    words: Mapping[str, str] | None = None,
+) -> Emit:
+    """Add a kernel; return its call on whole operands, ``NULL`` if left out, and the result."""
+    site.use(template or function, words, function)
+    parameters = site.structure(function, fields)
 
     def emit(part: CodePart) -> list[str]:
-        inputs = ", ".join(pointer(part, at) for at in positions)
+        inputs = ", ".join(
+            "NULL" if site.signature.input(at) is None else pointer(part, at) for at in positions
+        )
         return [f"{function}({parameters}, {inputs}, {part.output()});"]
 
     return emit
@@ -50,16 +68,12 @@ def fully_connected(site: CodeSite) -> Emit:
         "weights": site.constant("weights", work.weights),
     }
     if work.is_real:
-        site.use("dense_f32")
-        return whole_call(
-            "dense_f32", site.structure("dense_f32", fields | real_fields(site, 2)), 0
-        )
+        return whole_call(site, "dense_f32", fields | real_fields(site, 2), 0)
     words, last = rescaled(site, (0, 1, 2), work.channels, has_one=True)
     check_sums(site, work.centered, work.offset, 0, 2)
     fields |= {**last, "weight_offset": -encoding(site.signature, 1).zero}
     function = f"dense_{words['KIND']}"
-    site.use("dense", words, function)
-    return whole_call(function, site.structure(function, fields), 0)
+    return whole_call(site, function, fields, 0, template="dense", words=words)
 
 
 @lowers("SOFTMAX")
@@ -73,11 +87,8 @@ def softmax(site: CodeSite) -> Emit:
     beta = float(signature.attributes.get("beta", 1.0))
     fields: dict[str, Field] = {"rows": prod(x.shape[:-1]), "depth": x.shape[-1]}
     if x.dtype == FLOAT:
-        fields |= {"inner": 1, "beta": beta}
-        function = "softmax_f32"
-        site.use(function)
-    elif x.dtype == np.int16:
-        function = "softmax_s16"
+        return whole_call(site, "softmax_f32", fields | {"inner": 1, "beta": beta}, 0)
+    if x.dtype == np.int16:
         factor, exps, inverses = softmax_tables(encoding(signature, 0).scale, beta)
         fields |= {
             "multiplier": factor.value,
@@ -85,18 +96,14 @@ def softmax(site: CodeSite) -> Emit:
             "exps": site.constant("exps", exps.astype(np.int16)),
             "inverses": site.constant("inverses", inverses.astype(np.int16)),
         }
-        site.use(function)
-    else:
-        exps = softmax_exps(encoding(signature, 0).scale, beta).astype(np.int32)
-        fields |= {"exps": site.constant("exps", exps), "count": len(exps)}
-        words = {**words_of(site.output.dtype), "BITS": str(8 * site.output.dtype.itemsize)}
-        function = f"softmax_{words['KIND']}"
-        # 16-bit results from 8-bit numbers have a separate kernel.
-        if words["KIND"] == "s16":
-            function = words["KIND"] = "s8_to_s16"
-            function = f"softmax_{function}"
-        site.use("softmax", words, function)
-    return whole_call(function, site.structure(function, fields), 0)
+        return whole_call(site, "softmax_s16", fields, 0)
+    exps = softmax_exps(encoding(signature, 0).scale, beta).astype(np.int32)
+    fields |= {"exps": site.constant("exps", exps), "count": len(exps)}
+    words = {**words_of(site.output.dtype), "BITS": str(8 * site.output.dtype.itemsize)}
+    # 16-bit results from 8-bit numbers have a separate kernel.
+    if words["KIND"] == "s16":
+        words["KIND"] = "s8_to_s16"
+    return whole_call(site, f"softmax_{words['KIND']}", fields, 0, template="softmax", words=words)
 
 
 @lowers("SVDF")
@@ -121,17 +128,12 @@ def svdf(site: CodeSite) -> Emit:
     }
     if kinds == ("float32",) * 4:
         low, high = map(float, float_range(signature))
-        fields |= {"low": low, "high": high, "bias": _svdf_bias(site)}
-        site.use("svdf_f32")
-        return whole_call("svdf_f32", site.structure("svdf_f32", fields), 0, 4)
+        fields |= {"low": low, "high": high, "bias": bias_of(site, 3, FLOAT)}
+        return whole_call(site, "svdf_f32", fields, 0, 4)
     if kinds not in (("int8", "int8", "int16", "int16"), ("int8",) * 4):
         raise site.refuse(f"no kernel for operands of types {', '.join(kinds)}")
     a, w, t, s = (encoding(signature, at) for at in (0, 1, 2, 4))
     y = encoding(signature, 0, "output")
-    first, last = (
-        multiplier_of(a.scale * w.scale / s.scale),
-        multiplier_of(s.scale * t.scale / y.scale),
-    )
     least, most = limits(state.dtype)
     largest = max(abs(least - s.zero), abs(most - s.zero))
     sums = np.abs(times.astype(np.int64)).sum(axis=1).reshape(-1, rank).sum(axis=1) * largest
@@ -141,21 +143,10 @@ def svdf(site: CodeSite) -> Emit:
         "x_zero": a.zero,
         "state_zero": s.zero,
         "y_zero": y.zero,
-        "first_multiplier": first.value,
-        "first_shift": first.shift,
-        "last_multiplier": last.value,
-        "last_shift": last.shift,
-        "bias": _svdf_bias(site),
+        **factor_fields("first", multiplier_of(a.scale * w.scale / s.scale)),
+        **factor_fields("last", multiplier_of(s.scale * t.scale / y.scale)),
+        "bias": bias_of(site, 3, np.int32),
     }
     words = words_of(state.dtype)
     words |= {"STATE": words["NUMBER"], "NUMBER": "int16_t" if kinds[2] == "int16" else "int8_t"}
-    function = f"svdf_{words['KIND']}"
-    site.use("svdf", words, function)
-    return whole_call(function, site.structure(function, fields), 0, 4)
-
-
-def _svdf_bias(site: CodeSite) -> str:
-    """Return the bias, or ``NULL``."""
-    if site.signature.input(3) is None:
-        return "NULL"
-    return site.constant("bias", constant_operand(site.signature, 3).reshape(-1))
+    return whole_call(site, f"svdf_{words['KIND']}", fields, 0, 4, template="svdf", words=words)

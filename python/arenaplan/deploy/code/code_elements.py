@@ -7,8 +7,7 @@ executor's kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -26,12 +25,16 @@ from arenaplan.deploy.code.code_site import (
     words_of,
 )
 from arenaplan.deploy.code.code_text import Field, c_type
-from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
+from arenaplan.run.c_formulas import UNARY
+from arenaplan.run.c_formulas import Formula as FloatFormula
+from arenaplan.run.cuda.text import literal
+from arenaplan.run.numpy.registry import Tensor
 from arenaplan.run.numpy.tflite.binary import sum_factors
 from arenaplan.run.numpy.tflite.fixed import Multiplier, multiplier_of
 from arenaplan.run.numpy.tflite.sigmoid import SIGMOID
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
+    Quantity,
     activation_range,
     check_types,
     encoding,
@@ -46,19 +49,160 @@ Fields: TypeAlias = dict[str, tuple[str, Field]]
 _BYTES: Final = (np.dtype(np.int8), np.dtype(np.uint8))
 
 
-# -- one operand ----------------------------------------------------------------------------------
+class KernelFormula:
+    """The text of a kernel that computes result elements, and everything that the text needs."""
+
+    dtype: Final = FLOAT
+    type: Final = "float"
+
+    def __init__(self, site: CodeSite, name: str = "") -> None:
+        self.site, self.name = site, name or site.op.lower()
+        self._fields: Fields = {}
+        self._used: dict[str, None] = {}
+        self._lines: list[str] = []
+
+    # -- parts of expressions ------------------------------------------------------------------
+
+    def use(self, function: str, *arguments: str) -> str:
+        """Return a call to a function among the kernels."""
+        self._used[function] = None
+        return f"{function}({', '.join(arguments)})"
+
+    def call(self, function: str, *arguments: str) -> str:
+        """Return a call to a C math function."""
+        return f"{function}f({', '.join(arguments)})"
+
+    def literal(self, number: float) -> str:
+        """Return a number as text."""
+        return literal(number, FLOAT)
+
+    def attribute(self, name: str, default: Any) -> Any:
+        """Return an attribute that the kernel's text, and so the name, depends on."""
+        value = self.site.signature.attributes.get(name, default)
+        self.name += f"_{value}" if value != default else ""
+        return value
+
+    def field(self, name: str, value: Field, type_: str = "int32_t") -> str:
+        """Return a parameter of the kernel."""
+        self._fields[name] = (type_, value)
+        return f"c->{name}"
+
+    def number(self, name: str, default: float) -> str:
+        """Return a numeric attribute: a parameter of the kernel."""
+        return self.field(name, float(self.site.signature.attributes.get(name, default)), self.type)
+
+    def let(self, expression: str, type_: str = "float") -> str:
+        """Name an expression, and return the name."""
+        name = f"v{len(self._lines)}"
+        self._lines.append(f"const {type_} {name} = {expression};")
+        return name
+
+    def centered(self, number: str, name: str, encoded: Quantity) -> str:
+        """Return a number minus the zero point."""
+        return f"({number} - {self.field(f'{name}_zero', encoded.zero)})"
+
+    def scaled(self, number: str, prefix: str, factor: float | Multiplier) -> str:
+        """Return a number times a factor."""
+        own = factor if isinstance(factor, Multiplier) else multiplier_of(factor)
+        parts = ("multiplier", own.value), ("shift", own.shift)
+        return self.use(
+            "scaled", number, *(self.field(f"{prefix}{part}", value) for part, value in parts)
+        )
+
+    def encoded(self, number: str, bounds: tuple[int, int] | None = None) -> str:
+        """Return a result element: a number plus the zero point, within bounds."""
+        words = words_of(self.site.output.dtype)
+        limits_ = words["LOW"], words["HIGH"]
+        zero = self.field("zero", encoding(self.site.signature, 0, "output").zero)
+        if bounds is not None:
+            limits_ = self.field("low", bounds[0]), self.field("high", bounds[1])
+        return f"({words['NUMBER']}){self.use('encoded', number, zero, *limits_)}"
+
+    def activated(self, number: str) -> str:
+        """Return a real number within the bounds of a fused activation."""
+        low, high = map(float, float_range(self.site.signature))
+        bounds = self.field("low", low, "float"), self.field("high", high, "float")
+        return self.use("real_bounded", number, *bounds)
+
+    # -- kernels -------------------------------------------------------------------------------
+
+    def kernel(
+        self, template: str, what: str, dtypes: tuple[np.dtype[Any], np.dtype[Any]], **words: str
+    ) -> str:
+        """Add the kernel that makes numbers of one type from another; return its name."""
+        read, made = map(words_of, dtypes)
+        kinds = dict.fromkeys((read["KIND"], made["KIND"]))
+        function = "_".join((self.name, *kinds))
+        own = {
+            "KIND": "_".join(kinds),
+            "NAME": self.name,
+            "WHAT": f"{self.site.op} {what}",
+            "MADE": made["NUMBER"],
+            "FIELDS": "\n  ".join(f"{type_} {each};" for each, (type_, _) in self._fields.items()),
+            "USED": " ".join(self._used),
+        }
+        self.site.use(template, read | own | words, function)
+        return function
+
+    def structure(self, function: str, **first: Field) -> str:
+        """Return the parameters of the kernel."""
+        return self.site.structure(
+            function, first | {name: value for name, (_, value) in self._fields.items()}
+        )
+
+    def unary(self, result: str) -> Emit:
+        """Return a call that makes ``y[i]`` from ``x[i]``."""
+        x, y = self.site.input(0), self.site.output
+        if prod(x.shape) != prod(y.shape):
+            raise self.site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
+        function = self.kernel(
+            "unary" if self._fields else "unary_plain",
+            "of each number",
+            (x.dtype, y.dtype),
+            BODY="\n    ".join([*self._lines, f"y[i] = {result};"]),
+        )
+        return _on_rows(self.site, function, *([self.structure(function)] if self._fields else []))
+
+    def binary(self, result: str) -> Emit:
+        """Return a call on some rows that makes each result element from ``*p`` and ``*q``."""
+        site = self.site
+        a, b, y = site.input(0), site.input(1), site.output
+        if a.dtype != b.dtype:
+            raise site.refuse("its operands have different types")
+        loops = broadcast((a.shape, b.shape), y.shape, 5)
+        if loops is None:
+            raise site.refuse("its operands have too many dimensions to be broadcast")
+        dims, steps = loops
+        body = "\n            ".join([*self._lines, f"*y++ = {result};"])
+        function = self.kernel("binary", "of pairs", (a.dtype, y.dtype), BODY=body, AXIS="1")
+        parameters = self.structure(function, dims=dims, a_steps=steps[0], b_steps=steps[1])
+        # Tensors that are not images have a single "row" with all numbers.
+        is_image = len(y.shape) == 4
+
+        def emit(part: CodePart) -> list[str]:
+            operands = []
+            for at, own in enumerate(steps):
+                base = part.input(at)
+                operands.append(at_row(base, part.start, own[1]) if own[1] else base.pointer)
+            rows = difference(part.stop, part.start) if is_image else str(dims[1])
+            return [f"{function}({parameters}, {', '.join(operands)}, {part.output()}, {rows});"]
+
+        return emit
 
 
-def _unary(site: CodeSite, function: str, parameters: str, *, at: int = 0) -> Emit:
+def _on_rows(site: CodeSite, function: str, *parameters: str) -> Emit:
     """Return a call on the numbers in some rows."""
     numbers = site.row_numbers
 
     def emit(part: CodePart) -> list[str]:
         count = scaled_by(difference(part.stop, part.start), numbers)
-        x = at_row(part.input(at), part.start, numbers)
-        return [f"{function}({parameters}, {x}, {part.output()}, {count});"]
+        x = at_row(part.input(0), part.start, numbers)
+        return [f"{function}({', '.join((*parameters, x, part.output(), count))});"]
 
     return emit
+
+
+# -- one operand ----------------------------------------------------------------------------------
 
 
 def _table(site: CodeSite) -> Emit:
@@ -67,88 +211,40 @@ def _table(site: CodeSite) -> Emit:
     if x.shape != y.shape:
         raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
     numbers = np.arange(256).astype(np.uint8).view(x.dtype)
-    results = np.empty(256, y.dtype)
-    rest = site.signature.inputs[1:]
-    signature = replace(
-        site.signature,
-        inputs=(Tensor((256,), x.dtype), *rest),
-        outputs=(Tensor((256,), y.dtype),),
-    )
-    run = find_kernel(signature).prepare(Step(signature, (numbers,), (results,), ()))
-    assert run is not None
-    run()
+    (results,) = site.executed({0: numbers}, [Tensor((256,), y.dtype)])
+    assert results is not None
     words = words_of(y.dtype)
     words |= {"MADE": words["NUMBER"], "ENTRY": str(c_type(y.dtype))}
     function = f"table_{words['KIND']}"
     site.use("table", words, function)
-    return _unary(site, function, site.constant("table", results))
+    return _on_rows(site, function, site.constant("table", results))
 
 
-def elementwise(site: CodeSite, name: str, what: str, fields: Fields, body: str, used: str) -> Emit:
-    """Return a call of a kernel of its own: ``body`` makes ``y[i]`` from ``x[i]``."""
-    x, y = site.input(0), site.output
-    if prod(x.shape) != prod(y.shape):
-        raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
-    words = _words(x.dtype, y.dtype, name, what, fields) | {"USED": used, "BODY": body}
-    function = f"{name}_{words['KIND']}"
-    site.use("unary" if fields else "unary_plain", words, function)
-    if not fields:
-        return _plain(site, function)
-    values = {field: value for field, (_, value) in fields.items()}
-    return _unary(site, function, site.structure(function, values))
+def _logistic(w: KernelFormula, x: str) -> str:
+    exponential = w.call("exp", x)
+    return (
+        f"{x} > 16.619047164916992f ? 1.0f : {x} < -9.0f ? {exponential} : "
+        f"1.0f / (1.0f + {w.call('exp', f'-{x}')})"
+    )
 
 
-def _words(
-    read: np.dtype[Any], made: np.dtype[Any], name: str, what: str, fields: Fields
-) -> dict[str, str]:
-    """Return the words of a kernel that turns numbers of one type into those of another."""
-    words, result = words_of(read), words_of(made)
-    same = words["KIND"] == result["KIND"]
-    return words | {
-        "KIND": words["KIND"] if same else f"{words['KIND']}_{result['KIND']}",
-        "NAME": name,
-        "WHAT": what,
-        "MADE": result["NUMBER"],
-        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
-        "LOW": result["LOW"],
-        "HIGH": result["HIGH"],
-    }
+def _hard_swish(w: KernelFormula, x: str) -> str:
+    three = w.let(f"{x} + 3.0f")
+    least = w.let(f"{three} < 0.0f ? 0.0f : {three}")
+    return f"{x} * ({least} > 6.0f ? 6.0f : {least}) / 6.0f"
 
 
-def _plain(site: CodeSite, function: str) -> Emit:
-    """Return a call of a kernel without parameters."""
-    inner = _unary(site, function, "")
-    return lambda part: [line.replace("(, ", "(", 1) for line in inner(part)]
-
-
-REAL: Final = {
-    "ABS": "y[i] = fabsf(x[i]);",
-    "CEIL": "y[i] = ceilf(x[i]);",
-    "COS": "y[i] = cosf(x[i]);",
-    "ELU": "y[i] = x[i] < 0.0f ? expm1f(x[i]) : x[i];",
-    "EXP": "y[i] = expf(x[i]);",
-    "FLOOR": "y[i] = floorf(x[i]);",
-    "HARD_SWISH": (
-        "const float three = x[i] + 3.0f, least = three < 0.0f ? 0.0f : three;\n"
-        "    y[i] = x[i] * (least > 6.0f ? 6.0f : least) / 6.0f;"
-    ),
-    "LOG": "y[i] = logf(x[i]);",
-    "LOGISTIC": (
-        "y[i] = x[i] > 16.619047164916992f ? 1.0f\n"
-        "           : x[i] < -9.0f ? expf(x[i])\n"
-        "                          : 1.0f / (1.0f + expf(-x[i]));"
-    ),
-    "NEG": "y[i] = -x[i];",
-    "RELU": "y[i] = x[i] < 0.0f ? 0.0f : x[i];",
-    "RELU6": "y[i] = x[i] > 6.0f ? 6.0f : (x[i] < 0.0f ? 0.0f : x[i]);",
-    "ROUND": "y[i] = x[i] == 0.0f ? x[i] : rintf(x[i]) + 0.0f;",
-    "RSQRT": "y[i] = 1.0f / sqrtf(x[i]);",
-    "SIN": "y[i] = sinf(x[i]);",
-    "SQRT": "y[i] = sqrtf(x[i]);",
-    "SQUARE": "y[i] = x[i] * x[i];",
-    "TANH": "y[i] = tanhf(x[i]);",
+_PLAIN: Final = ("Abs", "Ceil", "Cos", "Elu", "Exp", "Floor", "Log", "Neg", "Relu", "Sin", "Sqrt")
+_REAL: Final[dict[str, FloatFormula | Callable[[KernelFormula, str], str]]] = {
+    **{op.upper(): UNARY[op] for op in (*_PLAIN, "Tanh")},
+    "HARD_SWISH": _hard_swish,
+    "LOGISTIC": _logistic,
+    "RELU6": lambda w, x: f"{x} > 6.0f ? 6.0f : ({x} < 0.0f ? 0.0f : {x})",
+    "ROUND": lambda w, x: f"{x} == 0.0f ? {x} : rintf({x}) + 0.0f",
+    "RSQRT": lambda w, x: f"1.0f / sqrtf({x})",
+    "SQUARE": lambda w, x: f"{x} * {x}",
 }
-"""Statements for real numbers."""
+"""Formulas for real numbers."""
 
 
 @lowers("ABS", "ELU", "HARD_SWISH", "LOGISTIC", "RELU", "RELU6", "RSQRT", "TANH")
@@ -168,56 +264,37 @@ def activation(site: CodeSite) -> Emit:
 def _real(site: CodeSite) -> Emit:
     """Real numbers only."""
     check_types(site.signature, "float32 float32")
-    name = site.op.lower()
-    return elementwise(site, name, f"{site.op} of each number", {}, REAL[site.op], "")
+    formula = KernelFormula(site)
+    return formula.unary(_REAL[site.op](formula, "x[i]"))
 
 
 @lowers("LEAKY_RELU")
 def leaky_relu(site: CodeSite) -> Emit:
-    """Negative numbers have a slope."""
+    """Negative numbers have a slope; that of 16-bit numbers may itself be negative."""
     if site.input(0).dtype in _BYTES:
         return _table(site)
     check_types(site.signature, "float32 float32", "int16 int16")
-    alpha = float(site.signature.attributes.get("alpha", 0.0))
-    if site.input(0).dtype != FLOAT:
-        return _leaky_short(site, alpha)
-    body = "y[i] = x[i] > 0.0f ? x[i] : x[i] * c->alpha;"
-    fields: Fields = {"alpha": ("float", alpha)}
-    return elementwise(site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "")
-
-
-def _leaky_short(site: CodeSite, alpha: float) -> Emit:
-    """Two factors; the factor for negative numbers may itself be negative."""
+    f = KernelFormula(site)
+    if site.input(0).dtype == FLOAT:
+        return f.unary(f"x[i] > 0.0f ? x[i] : x[i] * {f.number('alpha', 0.0)}")
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
-    low, high = limits(site.output.dtype)
-    slope = x.scale * alpha / y.scale
-    fields = integers(x_zero=x.zero)
-    fields |= factor_of("above_", multiplier_of(x.scale / y.scale))
-    fields |= factor_of("below_", multiplier_of(abs(slope)))
-    fields |= integers(sign=-1 if slope < 0 else 1, zero=y.zero)
-    body = (
-        "const int32_t v = x[i] - c->x_zero;\n"
-        "    y[i] = (int16_a)encoded(\n"
-        "        v >= 0 ? scaled(v, c->above_multiplier, c->above_shift)\n"
-        "               : c->sign * scaled(v, c->below_multiplier, c->below_shift),\n"
-        f"        c->zero, {low}, {high});"
+    slope = x.scale * float(site.signature.attributes.get("alpha", 0.0)) / y.scale
+    v = f.let(f.centered("x[i]", "x", x), "int32_t")
+    above, below = (
+        f.scaled(v, "above_", x.scale / y.scale),
+        f.scaled(v, "below_", abs(slope)),
     )
-    return elementwise(
-        site, "leaky_relu", "LEAKY_RELU of each number", fields, body, "scaled encoded"
-    )
+    sign = f.field("sign", -1 if slope < 0 else 1)
+    return f.unary(f.encoded(f"{v} >= 0 ? {above} : {sign} * {below}"))
 
 
 def _relu_short(site: CodeSite) -> Emit:
     """The scale changes."""
     x, y = encoding(site.signature, 0), encoding(site.signature, 0, "output")
     low, high = limits(site.output.dtype)
-    fields = integers(x_zero=x.zero) | factor_of("", multiplier_of(x.scale / y.scale))
-    fields |= integers(zero=y.zero, low=max(low, y.zero), high=high)
-    body = (
-        "y[i] = (int16_a)encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
-        "                        c->low, c->high);"
-    )
-    return elementwise(site, "relu", "RELU of each number", fields, body, "scaled encoded")
+    f = KernelFormula(site)
+    number = f.scaled(f.centered("x[i]", "x", x), "", x.scale / y.scale)
+    return f.unary(f.encoded(number, (max(low, y.zero), high)))
 
 
 def _relu6_short(site: CodeSite) -> Emit:
@@ -225,9 +302,9 @@ def _relu6_short(site: CodeSite) -> Emit:
     x = encoding(site.signature, 0)
     low, high = limits(site.output.dtype)
     six = min(max(x.zero + rounded(float(np.float32(6) / np.float32(x.scale))), low), high)
-    body = "y[i] = (int16_a)bounded(x[i], c->low, c->high);"
-    fields = integers(low=x.zero, high=six)
-    return elementwise(site, "relu6", "RELU6 of each number", fields, body, "bounded")
+    f = KernelFormula(site)
+    bounds = f.field("low", x.zero), f.field("high", six)
+    return f.unary(f"(int16_a){f.use('bounded', 'x[i]', *bounds)}")
 
 
 def _interpolated_short(site: CodeSite) -> Emit:
@@ -241,7 +318,7 @@ def _interpolated_short(site: CodeSite) -> Emit:
         "shift": shift,
         "table": site.constants.array("sigmoid_table", SIGMOID.astype(np.uint16)),
     }
-    return _unary(site, name, site.structure("interpolation", fields))
+    return _on_rows(site, name, site.structure("interpolation", fields))
 
 
 _SHORT: Final[dict[str, Callable[[CodeSite], Emit]]] = {
@@ -252,21 +329,10 @@ _SHORT: Final[dict[str, Callable[[CodeSite], Emit]]] = {
 }
 
 
-def integers(**values: int) -> Fields:
-    """Return the fields of integers by name."""
-    return {name: ("int32_t", value) for name, value in values.items()}
-
-
-def factor_of(prefix: str, factor: Multiplier) -> Fields:
-    """Return the fields of a factor."""
-    return integers(**{f"{prefix}multiplier": factor.value, f"{prefix}shift": factor.shift})
-
-
 @lowers("QUANTIZE")
 def quantize(site: CodeSite) -> Emit:
     """Floats are divided by the scale, integers multiplied by the scale ratio."""
-    signature = site.signature
-    dtype = site.input(0).dtype
+    signature, dtype = site.signature, site.input(0).dtype
     if dtype in _BYTES:
         return _table(site)
     check_types(
@@ -274,30 +340,15 @@ def quantize(site: CodeSite) -> Emit:
         *("float32 int8", "float32 int16", "int32 int8", "int32 int16"),
         *("int16 int8", "int16 int16", "int16 int32"),
     )
-    y = encoding(signature, 0, "output")
-    low, high = limits(site.output.dtype)
-    made = words_of(site.output.dtype)["NUMBER"]
-    fields = integers(zero=y.zero, low=low, high=high)
-    what = "Numbers on another scale"
+    y, f = encoding(signature, 0, "output"), KernelFormula(site)
     if dtype == FLOAT:
-        fields["scale"] = ("float", y.scale)
-        body = (
-            "const float number = roundf(x[i] / c->scale);\n"
-            "    const int32_t whole = number > 65536.0f    ? 65536\n"
-            "                          : number > -65536.0f ? (int32_t)number\n"
-            "                                               : -65536;\n"
-            f"    y[i] = ({made})encoded(whole, c->zero, c->low, c->high);"
-        )
-        return elementwise(site, "quantize", what, fields, body, "encoded")
-    x = encoding(signature, 0)
-    fields |= integers(x_zero=x.zero) | factor_of("", multiplier_of(x.scale / y.scale))
-    body = (
-        f"y[i] = ({made})encoded(scaled(x[i] - c->x_zero, c->multiplier, c->shift), c->zero,\n"
-        "                          c->low, c->high);"
-    )
+        number = f.let(f"roundf(x[i] / {f.field('scale', y.scale, 'float')})")
+        bounded = f"{number} > -65536.0f ? (int32_t){number} : -65536"
+        return f.unary(f.encoded(f.let(f"{number} > 65536.0f ? 65536 : {bounded}", "int32_t")))
     if site.output.dtype == np.int32 and y.zero:
         raise site.refuse("its result has a zero point")
-    return elementwise(site, "quantize", what, fields, body, "scaled encoded")
+    x = encoding(signature, 0)
+    return f.unary(f.encoded(f.scaled(f.centered("x[i]", "x", x), "", x.scale / y.scale)))
 
 
 @lowers("CAST")
@@ -305,84 +356,53 @@ def cast(site: CodeSite) -> Emit:
     """Numbers are truncated, bits cut off."""
     types = ("int8", "int16", "int32", "float32", "bool")
     check_types(site.signature, *(f"{a} {b}" for a in types for b in types))
-    made = words_of(site.output.dtype)["NUMBER"]
     value = "x[i]"
     if site.output.dtype == np.bool_:
         value = "x[i] != 0"
     elif site.input(0).dtype == FLOAT and site.output.dtype != FLOAT:
-        value = (
-            "(x[i] >= -2147483648.0f && x[i] < 2147483648.0f ? (int32_t)x[i]\n"
-            "                                                           : INT32_MIN)"
-        )
-    return elementwise(site, "cast", "Numbers of another type", {}, f"y[i] = ({made}){value};", "")
+        value = "(x[i] >= -2147483648.0f && x[i] < 2147483648.0f ? (int32_t)x[i] : INT32_MIN)"
+    return KernelFormula(site).unary(f"({words_of(site.output.dtype)['NUMBER']}){value}")
 
 
 @lowers("LOGICAL_NOT")
 def logical_not(site: CodeSite) -> Emit:
     """Truth values."""
     check_types(site.signature, "bool bool")
-    return elementwise(site, "logical_not", "Negations", {}, "y[i] = !x[i];", "")
+    return KernelFormula(site).unary("!x[i]")
 
 
 @lowers("DEQUANTIZE")
 def dequantize(site: CodeSite) -> Emit:
     """Products are made with 64 bits."""
     check_types(site.signature, "int8 float32", "int16 float32", "uint8 float32")
-    x = encoding(site.signature, 0)
-    fields: Fields = {
-        "scale": ("double", f"{x.scale!r}"),
-        "zero": ("int32_t", x.zero),
-    }
-    body = "y[i] = (float)(c->scale * (double)(x[i] - c->zero));"
-    return elementwise(site, "dequantize", "Integers as real numbers", fields, body, "")
+    x, f = encoding(site.signature, 0), KernelFormula(site)
+    scale = f.field("scale", f"{x.scale!r}", "double")
+    return f.unary(f"(float)({scale} * (double){f.centered('x[i]', 'x', x)})")
 
 
 # -- two operands ---------------------------------------------------------------------------------
 
 
-def binary(site: CodeSite, what: str, fields: Fields, body: str, used: Sequence[str]) -> Emit:
-    """Return a call on some rows: ``body`` makes ``*y++`` from ``*p`` and ``*q``."""
-    a, b, y = site.input(0), site.input(1), site.output
-    if a.dtype != b.dtype:
-        raise site.refuse("its operands have different types")
-    loops = broadcast((a.shape, b.shape), y.shape, 5)
-    if loops is None:
-        raise site.refuse("its operands have too many dimensions to be broadcast")
-    dims, (a_steps, b_steps) = loops
-    words = _words(a.dtype, y.dtype, site.op.lower(), what, fields)
-    words |= {"USED": " ".join(used), "BODY": body, "AXIS": "1"}
-    function = f"{words['NAME']}_{words['KIND']}"
-    site.use("binary", words, function)
-    values: dict[str, Field] = {"dims": dims, "a_steps": a_steps, "b_steps": b_steps}
-    values |= {field: value for field, (_, value) in fields.items()}
-    parameters = site.structure(function, values)
-    # Tensors that are not images have a single "row" with all numbers.
-    is_image = len(y.shape) == 4
-
-    def emit(part: CodePart) -> list[str]:
-        operands = []
-        for at, own in ((0, a_steps), (1, b_steps)):
-            base = part.input(at)
-            operands.append(at_row(base, part.start, own[1]) if own[1] else base.pointer)
-        rows = difference(part.stop, part.start) if is_image else str(dims[1])
-        return [f"{function}({parameters}, {', '.join(operands)}, {part.output()}, {rows});"]
-
-    return emit
+def _quantities(site: CodeSite) -> tuple[Quantity, Quantity, Quantity]:
+    """Return the encodings of both operands and the result; 16-bit operands have no zero point."""
+    a, b = encoding(site.signature, 0), encoding(site.signature, 1)
+    if site.output.dtype == np.int16 and (a.zero or b.zero):
+        raise site.refuse("its 16-bit operands have zero points")
+    return a, b, encoding(site.signature, 0, "output")
 
 
-def _real_bounds(site: CodeSite) -> Fields:
-    low, high = map(float, float_range(site.signature))
-    return {"low": ("float", low), "high": ("float", high)}
+def _common(
+    f: KernelFormula, operands: tuple[Quantity, Quantity], left: int, *factors: float | Multiplier
+) -> tuple[str, str]:
+    """Return both operands on a scale that both have, after a shift to the left."""
+    p, q = (
+        f.let(f.scaled(f"{f.centered(at, name, own)} * (1 << {left})", f"{name}_", each), "int32_t")
+        for at, name, own, each in zip(("*p", "*q"), "ab", operands, factors, strict=True)
+    )
+    return p, q
 
 
-def _encoded(site: CodeSite) -> Fields:
-    """Return zero point and bounds of the result."""
-    y = encoding(site.signature, 0, "output")
-    low, high = activation_range(site.signature, y)
-    return integers(zero=y.zero, low=low, high=high)
-
-
-_SIGNS: Final = {"ADD": ("+", "Sums"), "SUB": ("-", "Differences"), "MUL": ("*", "Products")}
+_SIGNS: Final = {"ADD": "+", "SUB": "-", "MUL": "*"}
 
 
 @lowers("ADD", "SUB", "MUL")
@@ -390,45 +410,34 @@ def arithmetic(site: CodeSite) -> Emit:
     """Sums, differences and products."""
     signature = site.signature
     check_types(signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32")
-    sign, what = _SIGNS[site.op]
-    dtype = site.output.dtype
+    sign, dtype, f = _SIGNS[site.op], site.output.dtype, KernelFormula(site)
     if dtype == FLOAT:
-        body = f"*y++ = real_bounded(*p {sign} *q, c->low, c->high);"
-        return binary(site, what, _real_bounds(site), body, ["real_bounded"])
+        return f.binary(f.activated(f"*p {sign} *q"))
     if dtype == np.int32:
         low, high = float_range(signature)
-        fields = integers(low=max(int(low), -(1 << 31)), high=min(int(high), (1 << 31) - 1))
-        body = f"*y++ = bounded((int32_t)((uint32_t)*p {sign} (uint32_t)*q), c->low, c->high);"
-        return binary(site, what, fields, body, ["bounded"])
-    made = words_of(dtype)["NUMBER"]
-    a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
-    if dtype == np.int16 and (a.zero or b.zero):
-        raise site.refuse("its 16-bit operands have zero points")
-    fields = integers(a_zero=a.zero, b_zero=b.zero)
+        bounds = (
+            f.field("low", max(int(low), -(1 << 31))),
+            f.field("high", min(int(high), (1 << 31) - 1)),
+        )
+        return f.binary(f.use("bounded", f"(int32_t)((uint32_t)*p {sign} (uint32_t)*q)", *bounds))
+    a, b, y = _quantities(site)
     if site.op == "MUL":
-        fields |= factor_of("", multiplier_of(a.scale * b.scale / y.scale)) | _encoded(site)
-        value = "scaled((*p - c->a_zero) * (*q - c->b_zero), c->multiplier, c->shift)"
+        product = f"{f.centered('*p', 'a', a)} * {f.centered('*q', 'b', b)}"
+        value = f.scaled(product, "", a.scale * b.scale / y.scale)
     else:
         left = 15 if dtype == np.int16 else 20
-        for prefix, factor in zip(("a_", "b_", ""), sum_factors(signature, left), strict=True):
-            fields |= factor_of(prefix, factor)
-        fields |= _encoded(site)
-        each = [_shifted("p", "a", left), _shifted("q", "b", left)]
-        value = (
-            f"scaled({each[0]} {sign}\n                                     {each[1]},\n"
-            "                             c->multiplier, c->shift)"
-        )
-    bounds_text = "c->zero, c->low, c->high"
-    body = f"*y++ = ({made})encoded({value},\n                                {bounds_text});"
-    return binary(site, what, fields, body, ["scaled", "encoded"])
+        first, second, last = sum_factors(signature, left)
+        p, q = _common(f, (a, b), left, first, second)
+        value = f.scaled(f"{p} {sign} {q}", "", last)
+    return f.binary(f.encoded(value, activation_range(signature, y)))
 
 
 @lowers("DIV")
 def divide(site: CodeSite) -> Emit:
     """Real numbers only."""
     check_types(site.signature, "float32 float32")
-    body = "*y++ = real_bounded(*p / *q, c->low, c->high);"
-    return binary(site, "Quotients", _real_bounds(site), body, ["real_bounded"])
+    f = KernelFormula(site)
+    return f.binary(f.activated("*p / *q"))
 
 
 @lowers("MAXIMUM", "MINIMUM")
@@ -438,74 +447,37 @@ def extreme(site: CodeSite) -> Emit:
         site.signature, "float32 float32", "int8 int8", "int16 int16", "int32 int32", "int64 int64"
     )
     sign = ">" if site.op == "MAXIMUM" else "<"
-    return binary(
-        site,
-        "The larger number" if sign == ">" else "The smaller number",
-        {},
-        f"*y++ = *p {sign} *q ? *p : *q;",
-        [],
-    )
+    return KernelFormula(site).binary(f"*p {sign} *q ? *p : *q")
 
 
 @lowers("PRELU")
 def prelu(site: CodeSite) -> Emit:
     """Negative numbers have slopes."""
-    signature = site.signature
-    check_types(signature, "float32 float32", "int8 int8", "int16 int16")
-    what = "Numbers, of which negative ones have slopes"
+    check_types(site.signature, "float32 float32", "int8 int8", "int16 int16")
+    f = KernelFormula(site)
     if site.output.dtype == FLOAT:
-        return binary(site, what, {}, "*y++ = *p >= 0.0f ? *p : *p * *q;", [])
-    x, alpha, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
-    if site.output.dtype == np.int16 and (x.zero or alpha.zero):
-        raise site.refuse("its 16-bit operands have zero points")
-    low, high = limits(site.output.dtype)
-    fields = integers(a_zero=x.zero, b_zero=alpha.zero)
-    fields |= factor_of("above_", multiplier_of(x.scale / y.scale))
-    fields |= factor_of("below_", multiplier_of(x.scale * alpha.scale / y.scale))
-    fields |= integers(zero=y.zero, low=low, high=high)
-    made = words_of(site.output.dtype)["NUMBER"]
-    body = (
-        "const int32_t v = *p - c->a_zero;\n"
-        f"            *y++ = ({made})encoded(\n"
-        "                v >= 0 ? scaled(v, c->above_multiplier, c->above_shift)\n"
-        "                       : scaled(v * (*q - c->b_zero), c->below_multiplier,\n"
-        "                                c->below_shift),\n"
-        "                c->zero, c->low, c->high);"
-    )
-    return binary(site, what, fields, body, ["scaled", "encoded"])
+        return f.binary("*p >= 0.0f ? *p : *p * *q")
+    x, alpha, y = _quantities(site)
+    v = f.let(f.centered("*p", "a", x), "int32_t")
+    slope = f.centered("*q", "b", alpha)
+    above = f.scaled(v, "above_", x.scale / y.scale)
+    below = f.scaled(f"{v} * {slope}", "below_", x.scale * alpha.scale / y.scale)
+    return f.binary(f.encoded(f"{v} >= 0 ? {above} : {below}"))
 
 
 @lowers("SQUARED_DIFFERENCE")
 def squared_difference(site: CodeSite) -> Emit:
     """8-bit numbers are brought to a common scale, and the square is rescaled."""
-    signature = site.signature
-    check_types(signature, "float32 float32", "int8 int8")
-    what = "Squares of differences"
+    check_types(site.signature, "float32 float32", "int8 int8")
+    f = KernelFormula(site)
     if site.output.dtype == FLOAT:
-        return binary(site, what, {}, "*y++ = (*p - *q) * (*p - *q);", [])
-    left = 7
-    a, b, y = encoding(signature, 0), encoding(signature, 1), encoding(signature, 0, "output")
+        return f.binary("(*p - *q) * (*p - *q)")
+    left, (a, b, y) = 7, _quantities(site)
     twice = 2 * max(a.scale, b.scale)
-    fields = integers(a_zero=a.zero, b_zero=b.zero)
-    fields |= factor_of("a_", multiplier_of(a.scale / twice))
-    fields |= factor_of("b_", multiplier_of(b.scale / twice))
-    fields |= factor_of("", multiplier_of(twice * twice / ((1 << (left * 2)) * y.scale)))
-    fields |= integers(zero=y.zero)
-    body = (
-        f"const int32_t d = {_shifted('p', 'a', left)} -\n"
-        f"                              {_shifted('q', 'b', left)};\n"
-        "            *y++ = (int8_t)encoded(scaled(d * d, c->multiplier, c->shift), c->zero,\n"
-        "                                   -128, 127);"
-    )
-    return binary(site, what, fields, body, ["scaled", "encoded"])
-
-
-def _shifted(pointer: str, name: str, left: int) -> str:
-    """Return a number on a scale that both operands have."""
-    return (
-        f"scaled((*{pointer} - c->{name}_zero) * (1 << {left}), c->{name}_multiplier, "
-        f"c->{name}_shift)"
-    )
+    p, q = _common(f, (a, b), left, a.scale / twice, b.scale / twice)
+    d = f.let(f"{p} - {q}", "int32_t")
+    factor = twice * twice / ((1 << (left * 2)) * y.scale)
+    return f.binary(f.encoded(f.scaled(f"{d} * {d}", "", factor)))
 
 
 _COMPARED: Final = {
@@ -521,17 +493,15 @@ _COMPARED: Final = {
 @lowers(*_COMPARED)
 def compare(site: CodeSite) -> Emit:
     """8-bit integers are compared as multiples of their scales."""
-    signature, sign = site.signature, _COMPARED[site.op]
+    signature, sign, f = site.signature, _COMPARED[site.op], KernelFormula(site)
     check_types(signature, *(f"{name} bool" for name in ("bool", "float32", "int8", "int32")))
     if site.input(0).dtype != np.int8:
-        return binary(site, "Comparisons", {}, f"*y++ = *p {sign} *q;", [])
+        return f.binary(f"*p {sign} *q")
     a, b = encoding(signature, 0), encoding(signature, 1)
     if max(a.scale, b.scale) >= 1:
         raise site.refuse("its operands have scales of 1 or more")
-    fields = integers(a_zero=a.zero, b_zero=b.zero)
-    fields |= factor_of("a_", multiplier_of(a.scale)) | factor_of("b_", multiplier_of(b.scale))
-    body = f"*y++ = {_shifted('p', 'a', 8)} {sign}\n                   {_shifted('q', 'b', 8)};"
-    return binary(site, "Comparisons of multiples of scales", fields, body, ["scaled"])
+    p, q = _common(f, (a, b), 8, a.scale, b.scale)
+    return f.binary(f"{p} {sign} {q}")
 
 
 @lowers("LOGICAL_AND", "LOGICAL_OR")
@@ -539,4 +509,4 @@ def logical(site: CodeSite) -> Emit:
     """Truth values."""
     check_types(site.signature, "bool bool")
     sign = "&&" if site.op == "LOGICAL_AND" else "||"
-    return binary(site, "Truth values", {}, f"*y++ = *p {sign} *q;", [])
+    return KernelFormula(site).binary(f"*p {sign} *q")

@@ -18,7 +18,7 @@ _USES: Final = re.compile(r"\A/\* uses: ([a-z0-9_ ]*) \*/\n")
 
 
 @cache
-def _template(name: str) -> str:
+def template_text(name: str) -> str:
     """Return a template's text."""
     return (_FOLDER / f"{name}.c").read_text(encoding="ascii")
 
@@ -43,7 +43,7 @@ class KernelTexts:
         key = name or template
         if key in self._texts:
             return
-        text = _template(template)
+        text = template_text(template)
         for word, meaning in (words or {}).items():
             text = meaning.join(re.split(rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])", text))
         found = _USES.match(text)

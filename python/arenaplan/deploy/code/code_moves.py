@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
-from typing import Any
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.deploy.code.code_shapes import Loops, collapsed, padded
+from arenaplan.deploy.code.code_shapes import Loops, collapsed, dense_steps, padded
 from arenaplan.deploy.code.code_site import (
     OWN_LOWERINGS,
+    Base,
     CodePart,
     CodeSite,
     Emit,
@@ -21,20 +21,16 @@ from arenaplan.deploy.code.code_site import (
     words_of,
 )
 from arenaplan.deploy.code.code_text import Field, c_type
-from arenaplan.run.numpy.registry import Step, Tensor, find_kernel
-from arenaplan.run.numpy.tflite.tflite_facts import (
-    FLOAT,
-    check_types,
-    constant_operand,
-)
-from arenaplan.run.numpy.tflite.tflite_layout import (
-    batch_parts,
-    blank,
-    mirrored,
-    nearest_rows,
-)
+from arenaplan.run.numpy.registry import Tensor
+from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
+from arenaplan.run.numpy.tflite.tflite_layout import nearest_rows
 from arenaplan.run.numpy.tflite.tflite_resize import integer_sides, real_sides
 from arenaplan.tflite.reader.code_walk import STREAMED
+
+_MARK: Final = float(1 << 40)
+"""Positions of elements are numbers from here on, plus a half."""
+_MOST_BOXES: Final = 64
+"""Most copies from an operand to a result."""
 
 # -- rows of the caller ---------------------------------------------------------------------------
 
@@ -51,184 +47,225 @@ def rows(site: CodeSite) -> Emit:
     return emit
 
 
-# -- parts of arrays ------------------------------------------------------------------------------
+# -- elements at other places ---------------------------------------------------------------------
 
 
-def frame_of(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return an array whose views show element positions; no element is read or written."""
-    return np.empty(shape, dtype)
+class Box(NamedTuple):
+    """Result elements that nested loops take from an operand."""
+
+    starts: list[int]
+    """By dimension of the result, the first index."""
+    counts: list[list[int]]
+    """By dimension, the rounds of nested loops."""
+    steps: list[list[int]]
+    """By dimension and loop, the distance between elements of the operand."""
+    first: int
+    """The first element of the operand."""
 
 
-def _begin(frame: np.ndarray, view: np.ndarray) -> int:
-    """Return a view's first byte."""
-    first, inner = (array.__array_interface__["data"][0] for array in (frame, view))
-    return int(inner) - int(first)
+def _rounds(line: np.ndarray) -> list[int] | None:
+    """Return the rounds of nested loops that run through numbers; ``None`` for no such loops."""
+    count = _even(line)
+    if count == line.size:
+        return [count]
+    rows = line.reshape(-1, count) if line.size % count == 0 else np.array([[0, 0], [0, 1]])
+    if (rows - rows[:, :1] != rows[0] - rows[0, 0]).any():
+        return None
+    outer = _rounds(rows[:, 0])
+    return None if outer is None else [*outer, count]
 
 
-class PartCopy:
-    """
-    Copies a part of an operand to a part of a result.
+def _even(line: np.ndarray) -> int:
+    """Return how many numbers from the first on have equal distances."""
+    bends = np.flatnonzero(np.diff(line, 2))
+    return int(bends[0]) + 2 if bends.size else line.size
 
-    Both parts are views with elements in the same order; dimensions of 1 may differ.
-    """
 
-    def __init__(
-        self,
-        site: CodeSite,
-        frames: tuple[np.ndarray, np.ndarray],
-        views: tuple[np.ndarray, np.ndarray],
-    ) -> None:
-        source, target = (view.squeeze() for view in views)
-        if source.shape != target.shape or source.dtype != target.dtype:
-            raise site.refuse("its operands do not fit the result")
-        self.is_empty = source.size == 0
-        item = source.itemsize
-        loops = collapsed(Loops(list(source.shape), [list(source.strides), list(target.strides)]))
-        together = item
+def _cut(planes: Sequence[np.ndarray]) -> tuple[int, int] | None:
+    """Return the dimension and index where a part is cut that no nested loops run through."""
+    for axis, plane in enumerate(planes):
+        edges = np.flatnonzero(((plane[1:] < 0) != (plane[:-1] < 0)).any(axis=1))
+        if edges.size:
+            return axis, int(edges[0]) + 1
+    for axis, plane in enumerate(planes):
+        line = plane[:, 0]
+        if _rounds(line) is None:
+            count = _even(line)
+            whole = len(line) // count * count
+            is_long = whole < len(line) and _rounds(line[:whole]) is not None
+            return axis, whole if is_long else count
+    return None
+
+
+def _boxes(site: CodeSite, origins: np.ndarray) -> list[Box]:
+    """Return boxes with all elements that have an origin; -1 is none."""
+    found: list[Box] = []
+    pending = [tuple(slice(0, dim) for dim in origins.shape)]
+    while pending:
+        box = pending.pop()
+        part = origins[box]
+        if (part < 0).all():
+            continue
+        planes = [np.moveaxis(part, at, 0).reshape(dim, -1) for at, dim in enumerate(part.shape)]
+        cut = _cut(planes)
+        if cut is not None:
+            axis, at = cut[0], box[cut[0]].start + cut[1]
+            for half in (slice(at, box[axis].stop), slice(box[axis].start, at)):
+                pending.append((*box[:axis], half, *box[axis + 1 :]))
+            continue
+        lines = [plane[:, 0] for plane in planes]
+        first = int(part.flat[0])
+        wanted = first + sum(np.ix_(*(line - first for line in lines)), np.zeros((), np.int64))
+        if len(found) + len(pending) > _MOST_BOXES or not np.array_equal(part, wanted):
+            raise site.refuse("its elements are in no order that a few nested loops have")
+        counts = [_rounds(line) or [] for line in lines]
+        steps = [
+            [int(line[min(step, len(line) - 1)]) - first for step in dense_steps(rounds)]
+            for line, rounds in zip(lines, counts, strict=True)
+        ]
+        found.append(Box([span.start for span in box], counts, steps, first))
+    return found
+
+
+class BoxCopy:
+    """Copies a box of a result from an operand."""
+
+    def __init__(self, site: CodeSite, box: Box, shape: Sequence[int], item: int) -> None:
+        places = dense_steps(shape)
+        counts, source, target = [], [], []
+        for rounds, steps, place in zip(box.counts, box.steps, places, strict=True):
+            counts += rounds
+            source += [step * item for step in steps]
+            target += [step * place * item for step in dense_steps(rounds)]
+        loops = collapsed(Loops(counts, [source, target]))
+        self._together = item
         if loops.dims and loops.steps[0][-1] == loops.steps[1][-1] == item:
-            together = item * loops.dims[-1]
+            self._together = item * loops.dims[-1]
             loops = Loops(loops.dims[:-1], [steps[:-1] for steps in loops.steps])
-        self.is_one = not loops.dims
-        self.begins = _begin(frames[0], views[0]), _begin(frames[1], views[1])
-        self.together = together
-        self.is_gapless = source.flags.c_contiguous and target.flags.c_contiguous
+        self.is_gapless = not loops.dims
+        at = sum(start * place for start, place in zip(box.starts, places, strict=True))
+        self.begins = box.first * item, at * item
         wide = padded(loops, 6)
         if wide is None:
             raise site.refuse("it has too many dimensions")
-        self.parameters = ""
-        if not self.is_one and not self.is_empty:
+        self._parameters = ""
+        if not self.is_gapless:
             fields: dict[str, Field] = {
                 "dims": wide.dims,
                 "from": wide.steps[0],
                 "to": wide.steps[1],
-                "bytes": together,
+                "bytes": self._together,
             }
             site.use("move")
-            self.parameters = site.structure("move", fields)
+            self._parameters = site.structure("move", fields)
 
-    def lines(self, source: str, target: str) -> list[str]:
-        """Return the statements; none if the bytes are there already."""
-        if self.is_empty:
-            return []
+    def line(self, source: str, target: str) -> str:
+        """Return the statement."""
         x, y = (
-            f"(const uint8_t *){source}" if not self.begins[0] else _at(source, self.begins[0]),
-            f"(uint8_t *){target}" if not self.begins[1] else _at(target, self.begins[1], const=""),
+            f"({const}uint8_t *){text}{f' + {begin}' if begin else ''}"
+            for const, text, begin in zip(
+                ("const ", ""), (source, target), self.begins, strict=True
+            )
         )
-        if self.is_one:
-            return [f"(void)memcpy({y}, {x}, {self.together});"]
-        return [f"move({self.parameters}, {x}, {y});"]
+        if self.is_gapless:
+            return f"(void)memcpy({y}, {x}, {self._together});"
+        return f"move({self._parameters}, {x}, {y});"
 
 
-def _at(text: str, by: int, const: str = "const ") -> str:
-    return f"({const}uint8_t *){text} + {by}"
+def moved(site: CodeSite, positions: Sequence[int]) -> Emit:
+    """
+    Return the copies from moved operands to all results, and what fills the rest.
 
-
-def copies_of(site: CodeSite, pairs: Sequence[tuple[int, int, PartCopy]]) -> Emit:
-    """Return copies from inputs to outputs, leaving out copies onto themselves."""
+    The executor's kernel tells where elements are from: it moves positions, which are counted from
+    0 over all moved operands and marked by a fraction that no constant of the kernel has.
+    """
+    signature = site.signature
+    tensors = {at: site.input(at) for at in positions}
+    for at, other in enumerate(signature.inputs):
+        if other is not None and at not in tensors and signature.constant_data(at) is None:
+            raise site.refuse(f"operand {at} is no constant")
+    given, count = {}, 0
+    for at, tensor in tensors.items():
+        numbers = np.arange(count, count + prod(tensor.shape))
+        given[at] = (numbers + _MARK + 0.5).reshape(tensor.shape)
+        count += numbers.size
+    kind = np.dtype(np.float64)
+    outputs = [None if y is None else Tensor(y.shape, kind) for y in signature.outputs]
+    copies: list[tuple[int, int, BoxCopy]] = []
+    fills: list[Emit] = []
+    for made, values in enumerate(site.executed(given, outputs)):
+        result = signature.outputs[made]
+        if values is None or result is None or not values.size:
+            continue
+        near = np.clip(values, _MARK, _MARK + count)
+        origins = np.where(near % 1 == 0.5, near - _MARK, -1).astype(np.int64)
+        if (origins < 0).any():
+            blank = {at: np.zeros(tensor.shape, tensor.dtype) for at, tensor in tensors.items()}
+            found = site.executed(blank, signature.outputs)[made]
+            assert found is not None
+            fills.append(filled(site, found[origins < 0][:1]))
+        first = 0
+        for source, tensor in tensors.items():
+            last = first + prod(tensor.shape)
+            own = np.where((origins >= first) & (origins < last), origins - first, -1)
+            if tensor.dtype != result.dtype and (own >= 0).any():
+                raise site.refuse("its operands do not fit the result")
+            boxes = _boxes(site, own)
+            if len(tensors) == 1 and len(boxes) + len(fills) > 1 and _alike(own, count):
+                return _by_planes(site, source)
+            for box in boxes:
+                copy = BoxCopy(site, box, result.shape, result.dtype.itemsize)
+                copies.append((source, made, copy))
+            first = last
 
     def emit(part: CodePart) -> list[str]:
-        lines = []
-        for source, made, copy in pairs:
+        lines = [line for fill in fills for line in fill(part)]
+        for source, made, copy in copies:
             if site.is_there(source, made, copy.begins, gapless=copy.is_gapless):
                 continue
             target = site.pointer_to(made)
             if target is not None:
-                lines += copy.lines(pointer(part, source), target)
+                lines.append(copy.line(pointer(part, source), target))
         return lines
 
     return emit
 
 
-def _origins(site: CodeSite, moved: Sequence[int]) -> list[np.ndarray]:
-    """
-    Return where elements of the results are from: what the executor's kernel makes of positions.
+def _alike(origins: np.ndarray, count: int) -> bool:
+    """Whether each of several planes is made of the same plane of ``count`` elements."""
+    planes = origins.reshape(prod(origins.shape[:2]), -1)
+    size = count // len(planes)
+    ahead = np.where(planes[:1] < 0, 0, size * np.arange(len(planes))[:, None])
+    is_inside = count % len(planes) == 0 and planes[0].max() < size
+    return len(planes) > 1 and is_inside and np.array_equal(planes, planes[:1] + ahead)
 
-    The elements of all moved operands are counted from 0, one operand after the other.
-    """
-    signature, first = site.signature, 0
-    inputs: list[np.ndarray | None] = []
-    for at, tensor in enumerate(signature.inputs):
-        if tensor is None or at not in moved:
-            inputs.append(signature.constant_data(at))
-            continue
-        count = prod(tensor.shape)
-        inputs.append(np.arange(first, first + count).reshape(tensor.shape))
-        first += count
-    kinds = np.dtype(np.int64)
-    signature = replace(
-        signature,
-        inputs=tuple(
-            None if x is None else Tensor(x.shape, kinds) if at in moved else signature.inputs[at]
-            for at, x in enumerate(inputs)
-        ),
-        outputs=tuple(None if y is None else Tensor(y.shape, kinds) for y in signature.outputs),
-        constant=tuple(
-            None if x is None or at in moved else partial(np.asarray, x)
-            for at, x in enumerate(inputs)
-        ),
+
+def _by_planes(site: CodeSite, position: int) -> Emit:
+    """Return what makes plane after plane: such a result may begin below the operand's place."""
+    x, y, signature = site.input(position), site.output, site.signature
+    count = prod(y.shape[:2])
+    tensors = [Tensor((1, 1, *tensor.shape[2:]), tensor.dtype) for tensor in (x, y)]
+    inputs = (*signature.inputs[:position], tensors[0], *signature.inputs[position + 1 :])
+    given, made = (f" + image * {prod(tensor.shape)}" for tensor in tensors)
+    plane = replace(
+        site,
+        signature=replace(signature, inputs=inputs, outputs=(tensors[1],)),
+        pointer_to=lambda at: f"({site.pointer_to(at)}{made})",
     )
-    results = [None if y is None else np.full(y.shape, -1, kinds) for y in signature.outputs]
-    run = find_kernel(signature).prepare(Step(signature, tuple(inputs), tuple(results), ()))
-    if run is not None:
-        run()
-    return [np.empty(0, kinds) if made is None else made for made in results]
+    copies = moved(plane, [position])
 
-
-def _affine(site: CodeSite, origins: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """Return the view of an operand that has its elements where they are from."""
-    steps = [
-        int(np.take(origins, 1, axis).flat[0] - origins.flat[0]) if dim > 1 else 0
-        for axis, dim in enumerate(origins.shape)
-    ]
-    wanted = origins.flat[0] + np.zeros_like(origins)
-    for axis, step in enumerate(steps):
-        wanted += step * np.arange(origins.shape[axis]).reshape(
-            -1, *[1] * (origins.ndim - axis - 1)
+    def emit(part: CodePart) -> list[str]:
+        inside = part._replace(
+            input=lambda at: Base(f"({pointer(part, at)}{given})", "0"),
+            output=lambda: f"({part.output()}{made})",
         )
-    if not np.array_equal(origins, wanted):
-        raise site.refuse("its elements are in no order that nested loops have")
-    flat = frame.reshape(-1)[int(origins.flat[0]) :]
-    strides = [step * frame.itemsize for step in steps]
-    return np.lib.stride_tricks.as_strided(flat, origins.shape, strides)
+        lines = [f"  {line}" for line in copies(inside)]
+        return [f"for (image = 0; image < {count}; ++image) {{", *lines, "}"] if lines else []
 
-
-def moved(site: CodeSite, positions: Sequence[int]) -> Emit:
-    """Return the copies from each moved operand to each result."""
-    pairs = []
-    for made, origins in enumerate(_origins(site, positions)):
-        tensor = site.signature.outputs[made]
-        if tensor is None or not origins.size:
-            continue
-        first, target = 0, frame_of(tensor.shape, tensor.dtype)
-        for source in positions:
-            operand = site.input(source)
-            count = prod(operand.shape)
-            own = (origins >= first) & (origins < first + count)
-            if own.any():
-                spans = [
-                    np.flatnonzero(own.any(tuple(set(range(own.ndim)) - {at})))
-                    for at in range(own.ndim)
-                ]
-                box = tuple(slice(int(span[0]), int(span[-1]) + 1) for span in spans)
-                frame = frame_of(operand.shape, operand.dtype)
-                part = _affine(site, origins[box] - first, frame)
-                pairs.append((source, made, PartCopy(site, (frame, target), (part, target[box]))))
-            first += count
-    return copies_of(site, pairs)
+    return emit
 
 
 # -- operators ------------------------------------------------------------------------------------
-
-
-@lowers("RESHAPE", "SQUEEZE", "EXPAND_DIMS")
-def reshape(site: CodeSite) -> Emit:
-    """Copy, unless the result is where the input is."""
-    x, y = site.input(0), site.output
-    if prod(x.shape) != prod(y.shape) or x.dtype != y.dtype:
-        raise site.refuse(f"a result of shape {y.shape} is not that of {x.shape}")
-    source = frame_of((prod(x.shape),), x.dtype)
-    target = frame_of((prod(y.shape),), y.dtype)
-    return copies_of(site, [(0, 0, PartCopy(site, (source, target), (source, target)))])
 
 
 @lowers("CONCATENATION", "PACK")
@@ -237,65 +274,12 @@ def concatenation(site: CodeSite) -> Emit:
     return moved(site, [at for at, x in enumerate(site.signature.inputs) if x is not None])
 
 
-@lowers("SLICE", "STRIDED_SLICE", "TRANSPOSE", "REVERSE_V2", "BROADCAST_TO")
-@lowers("SPLIT", "SPLIT_V", "UNPACK")
+@lowers("RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SLICE", "STRIDED_SLICE", "TRANSPOSE", "REVERSE_V2")
+@lowers("BROADCAST_TO", "SPLIT", "SPLIT_V", "UNPACK", "MIRROR_PAD", "PAD", "PADV2")
+@lowers("SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
 def view(site: CodeSite) -> Emit:
-    """Elements of one operand, in another order."""
+    """Elements of one operand, in another order or with borders."""
     return moved(site, [int(site.op == "SPLIT")])
-
-
-@lowers("SPACE_TO_DEPTH", "DEPTH_TO_SPACE")
-def space_to_depth(site: CodeSite) -> Emit:
-    """Turn squares of pixels into channels, or the reverse."""
-    x = frame_of(site.input(0).shape, site.input(0).dtype)
-    y = frame_of(site.output.shape, site.output.dtype)
-    block = int(site.signature.attributes.get("block_size", 1))
-    deep, wide = (y, x) if site.op == "SPACE_TO_DEPTH" else (x, y)
-    if x.ndim != 4 or y.ndim != 4 or block < 1 or deep.shape[3] % (block * block):
-        raise site.refuse("its blocks do not fit its operands")
-    images, height, width, depth = deep.shape
-    depth //= block * block
-    squares = deep.reshape(images, height, width, block, block, depth).transpose(0, 1, 3, 2, 4, 5)
-    pixels = wide.reshape(images, height, block, width, block, depth)
-    views = (pixels, squares) if site.op == "SPACE_TO_DEPTH" else (squares, pixels)
-    return copies_of(site, [(0, 0, PartCopy(site, (x, y), views))])
-
-
-@lowers("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND")
-def space_to_batch(site: CodeSite) -> Emit:
-    """Turn squares of pixels into batch images, or the reverse."""
-    signature = site.signature
-    x = frame_of(site.input(0).shape, site.input(0).dtype)
-    y = frame_of(site.output.shape, site.output.dtype)
-    is_forward = site.op == "SPACE_TO_BATCH_ND"
-    space, batch = (x, y) if is_forward else (y, x)
-    pairs = []
-    for inner, outer in batch_parts(signature, space.shape, batch.shape):
-        views = (space[outer], batch[inner]) if is_forward else (batch[inner], space[outer])
-        pairs.append((0, 0, PartCopy(site, (x, y), views)))
-    copies = copies_of(site, pairs)
-    if not is_forward:
-        return copies
-    whole = filled(site, np.array([blank(signature)], x.dtype))
-    return lambda part: [*whole(part), *copies(part)]
-
-
-@lowers("MIRROR_PAD")
-def mirror_pad(site: CodeSite) -> Emit:
-    """Pad with inner elements in reverse order."""
-    x = frame_of(site.input(0).shape, site.input(0).dtype)
-    y = frame_of(site.output.shape, site.output.dtype)
-    inner, parts = mirrored(site.signature, x, y)
-    first = PartCopy(site, (x, y), (x, inner))
-    rest = [PartCopy(site, (y, y), part) for part in parts]
-
-    def emit(part: CodePart) -> list[str]:
-        lines = first.lines(pointer(part, 0), part.output())
-        for copy in rest:
-            lines += copy.lines(part.output(), part.output())
-        return lines
-
-    return emit
 
 
 def filled(site: CodeSite, number: np.ndarray) -> Emit:
@@ -310,26 +294,6 @@ def filled(site: CodeSite, number: np.ndarray) -> Emit:
         f"fill((uint8_t *){part.output()}, (const uint8_t *){filler}, {y.dtype.itemsize}, "
         f"{prod(y.shape)});"
     ]
-
-
-@lowers("PAD", "PADV2")
-def pad(site: CodeSite) -> Emit:
-    """Pad with a constant or the zero point."""
-    signature, tensor = site.signature, site.input(0)
-    x, y = frame_of(tensor.shape, tensor.dtype), frame_of(site.output.shape, site.output.dtype)
-    amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
-    if signature.input(2) is not None:
-        number = constant_operand(signature, 2).reshape(-1)[:1]
-    else:
-        number = np.array([0 if x.dtype == FLOAT else blank(signature)], x.dtype)
-    if len(amounts) != x.ndim or min(map(min, amounts)) < 0:
-        raise site.refuse("its amounts do not fit the operand")
-    inner = tuple(
-        slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)
-    )
-    copy = PartCopy(site, (x, y), (x, y[inner]))
-    whole = filled(site, number)
-    return lambda part: [*whole(part), *copy.lines(pointer(part, 0), part.output())]
 
 
 @lowers("ZEROS_LIKE")

@@ -7,16 +7,16 @@ gives each result element's origin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from arenaplan.deploy.code.code_dense import whole_call
-from arenaplan.deploy.code.code_elements import Fields, binary, elementwise
+from arenaplan.deploy.code.code_elements import KernelFormula
 from arenaplan.deploy.code.code_moves import filled, moved
 from arenaplan.deploy.code.code_shapes import broadcast, dense_steps
 from arenaplan.deploy.code.code_site import (
@@ -31,15 +31,20 @@ from arenaplan.deploy.code.code_site import (
 )
 from arenaplan.deploy.code.code_sums import loops_of, reduced
 from arenaplan.deploy.code.code_text import Field
-from arenaplan.deploy.code.code_windows import LARGEST_OF, MEAN_OF
+from arenaplan.deploy.code.code_windows import (
+    COUNT,
+    bias_of,
+    over_images,
+    pool_kernel,
+    taps_of,
+    window_of,
+)
 from arenaplan.graph.ops.window_ops import Axis
-from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY
-from arenaplan.run.cuda.text import literal
+from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, UNARY, clipped, greater, less
 from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.window_cuts import neighbors
 from arenaplan.run.numpy.kernels.windows import window_axes
-from arenaplan.run.numpy.registry import Tensor
-from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types
+from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types, constant_operand
 
 _lowers: Final = partial(lowers, table=ONNX_LOWERINGS)
 
@@ -54,85 +59,43 @@ def _numbers(site: CodeSite, name: str, position: int) -> list[int] | None:
     if site.signature.input(position) is None:
         values = site.signature.attributes.get(name)
         return None if values is None else [int(value) for value in np.atleast_1d(values)]
-    data = site.signature.constant_data(position)
-    if data is None:
-        raise site.refuse(f"operand {position} is no constant")
-    return [int(value) for value in data.reshape(-1)]
+    return [int(value) for value in constant_operand(site.signature, position).reshape(-1)]
+
+
+def _require_one_result(site: CodeSite) -> None:
+    """Refuse results besides the first, such as positions, statistics and those of training."""
+    if any(made is not None for made in site.signature.outputs[1:]):
+        raise site.refuse("it has several results")
 
 
 # -- element by element ---------------------------------------------------------------------------
-
-
-class _Text:
-    """What formulas know of a kernel for numbers of single precision."""
-
-    dtype: Final = FLOAT
-    type: Final = "float"
-
-    def __init__(self, site: CodeSite) -> None:
-        self.name = site.op.lower()
-        self.fields: Fields = {}
-        self.lines: list[str] = []
-        self._attributes = site.signature.attributes
-
-    def call(self, function: str, *arguments: str) -> str:
-        """Return a call to a C math function."""
-        return f"{function}f({', '.join(arguments)})"
-
-    def literal(self, number: float) -> str:
-        """Return a number as text."""
-        return literal(number, FLOAT)
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute that the kernel's text, and so the name, depends on."""
-        value = self._attributes.get(name, default)
-        self.name += f"_{value}" if value != default else ""
-        return value
-
-    def number(self, name: str, default: float) -> str:
-        """Return a numeric attribute: a field of the kernel's parameters."""
-        self.fields[name] = ("float", float(self._attributes.get(name, default)))
-        return f"c->{name}"
-
-    def let(self, expression: str) -> str:
-        """Name an expression, and return the name."""
-        name = f"v{len(self.lines)}"
-        self.lines.append(f"const float {name} = {expression};")
-        return name
 
 
 @_lowers(*UNARY)
 def unary(site: CodeSite) -> Emit:
     """Apply a function to each number."""
     _real(site)
-    text = _Text(site)
-    result = UNARY[site.op](text, "x[i]")
-    body = "\n    ".join([*text.lines, f"y[i] = {result};"])
-    return elementwise(site, text.name, f"{site.op} of each number", text.fields, body, "")
+    formula = KernelFormula(site)
+    return formula.unary(UNARY[site.op](formula, "x[i]"))
 
 
 @_lowers("Clip")
 def clip(site: CodeSite) -> Emit:
     """Bounds are attributes or constants; missing bounds do not limit."""
     _real(site)
-    fields: Fields = {}
+    f, bounds = KernelFormula(site), []
     for at, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
         bound = site.signature.attributes.get(name, default)
         if site.signature.input(at) is not None:
-            data = site.signature.constant_data(at)
-            if data is None:
-                raise site.refuse(f"operand {at} is no constant")
-            bound = data.reshape(-1)[0]
-        fields[name] = ("float", float(bound))
-    body = "y[i] = x[i] < c->min ? c->min : x[i];\n    y[i] = y[i] > c->max ? c->max : y[i];"
-    return elementwise(site, "clip", "Numbers within bounds", fields, body, "")
+            bound = constant_operand(site.signature, at).reshape(-1)[0]
+        bounds.append(f.field(name, float(bound), "float"))
+    return f.unary(clipped(f, "x[i]", *bounds))
 
 
 _BINARY: Final = {
     **{op: f"*p {symbol} *q" for op, symbol in ARITHMETIC.items()},
     **{op: combine("*p", "*q") for op, combine in FOLDS.items()},
     "Div": "*p / *q",
-    "Mean": "(*p + *q) / 2.0f",
     "PRelu": "*p < 0.0f ? *p * *q : *p",
     "Pow": "powf(*p, *q)",
 }
@@ -144,7 +107,7 @@ def two_operands(site: CodeSite) -> Emit:
     _real(site)
     if len(site.signature.inputs) != 2:
         raise site.refuse(f"it has {len(site.signature.inputs)} operands")
-    return binary(site, f"{site.op} of pairs", {}, f"*y++ = {_BINARY[site.op]};", [])
+    return KernelFormula(site).binary(_BINARY[site.op])
 
 
 # -- windows --------------------------------------------------------------------------------------
@@ -159,59 +122,16 @@ def _images(site: CodeSite, axes: Sequence[Axis]) -> tuple[Axis, Axis]:
     return both[0], both[1]
 
 
-def _window(rows: Axis, columns: Axis) -> dict[str, Field]:
-    """Return the fields of a window over single-channel images."""
-    return {
-        "height": rows.size,
-        "width": columns.size,
-        "depth": 1,
-        "made_width": columns.out,
-        "taps_h": rows.kernel,
-        "taps_w": columns.kernel,
-        "stride_h": rows.stride,
-        "stride_w": columns.stride,
-        "dilation_h": rows.dilation,
-        "dilation_w": columns.dilation,
-        "before_h": rows.before,
-        "before_w": columns.before,
-    }
-
-
-def _for_each(
-    count: int, sizes: tuple[int, int], call: Callable[[str, str], str]
-) -> Callable[[CodePart], list[str]]:
-    """Return a loop over images; ``call`` makes a statement from two pointers."""
-
-    def emit(part: CodePart) -> list[str]:
-        x, y = pointer(part, 0), part.output()
-        if count == 1:
-            return [call(x, y)]
-        made = call(f"{x} + image * {sizes[0]}", f"{y} + image * {sizes[1]}")
-        return [f"for (image = 0; image < {count}; ++image) {{", f"  {made}", "}"]
-
-    return emit
-
-
-def _weights(site: CodeSite) -> dict[str, Field]:
-    """Return the fields for constant weights and bias."""
-    weights, bias = site.signature.constant_data(1), site.signature.constant_data(2)
-    if weights is None or (bias is None and site.signature.input(2) is not None):
-        raise site.refuse("its weights or its bias are no constants")
-    return {
-        "weights": site.constant("weights", weights),
-        "bias": "NULL" if bias is None else site.constant("bias", bias),
-    }
-
-
 def _by_image(site: CodeSite, kernel: str, fields: dict[str, Field]) -> Emit:
     """Return a convolution's calls, one per image."""
     x, y = site.input(0).shape, site.output.shape
     groups = int(site.signature.attributes.get("group", 1))
     fields |= {"groups": groups, "group_channels": y[1] // groups, "group_depth": x[1] // groups}
     site.use(kernel)
-    parameters = site.structure(kernel, fields | _weights(site))
+    fields["weights"] = site.constant("weights", constant_operand(site.signature, 1))
+    parameters = site.structure(kernel, fields | {"bias": bias_of(site, 2, FLOAT)})
     sizes = prod(x[1:]), prod(y[1:])
-    return _for_each(x[0], sizes, lambda x, y: f"{kernel}({parameters}, {x}, {y});")
+    return over_images(x[0], sizes, lambda _, x, y: f"{kernel}({parameters}, {x}, {y});")
 
 
 @_lowers("Conv")
@@ -219,7 +139,7 @@ def convolution(site: CodeSite) -> Emit:
     """Sums over windows, with constant weights."""
     _real(site)
     rows, columns = _images(site, window_axes(site.signature, site.input(1).shape[2:]))
-    fields: dict[str, Field] = {"window": _window(rows, columns), "made_height": rows.out}
+    fields: dict[str, Field] = {"window": window_of(rows, columns), "made_height": rows.out}
     return _by_image(site, "conv_planes", fields)
 
 
@@ -233,16 +153,7 @@ def transposed(site: CodeSite) -> Emit:
         "width": columns.out,
         "made_height": rows.size,
         "made_width": columns.size,
-        **{
-            f"{name}_{side}": value
-            for side, axis in (("h", rows), ("w", columns))
-            for name, value in (
-                ("taps", axis.kernel),
-                ("stride", axis.stride),
-                ("dilation", axis.dilation),
-                ("before", axis.before),
-            )
-        },
+        **taps_of(rows, columns),
     }
     return _by_image(site, "transposed_planes", fields)
 
@@ -256,52 +167,34 @@ def pool(site: CodeSite) -> Emit:
     is_max, counts_all = site.op == "MaxPool", bool(attributes.get("count_include_pad", 0))
     if rows.dilation != 1 or columns.dilation != 1:
         raise site.refuse("its windows are dilated")
-    if len([made for made in site.signature.outputs if made is not None]) > 1:
-        raise site.refuse("it has positions as a result")
+    _require_one_result(site)
     if counts_all and attributes.get("ceil_mode", 0):
         raise site.refuse("it counts padding, and rounds up")
-    words = {**words_of(FLOAT), **(LARGEST_OF if is_max else MEAN_OF), "FIELDS": "", "USED": ""}
-    words["SUM"] = "float"
+    f = KernelFormula(
+        site, f"{site.op.lower()}_planes" if is_max or not counts_all else "mean_of_all"
+    )
     if is_max:
-        words |= {"FIRST": "-INFINITY", "TAKE": "found = *p > found || *p != *p ? *p : found;"}
-        words["FINISH"] = "*y++ = found;"
+        function = pool_kernel(f, "float", "-INFINITY", greater("*p", "found"), "found")
     else:
-        count = "w.taps_h * w.taps_w" if counts_all else "(i_last - i_first) * (j_last - j_first)"
-        words |= {"NAME": "mean_of_all"} if counts_all else {}
-        words["FINISH"] = f"*y++ = found / (float)({count});"
-    words["KIND"] = "planes"
-    function = f"{words['NAME']}_planes"
-    site.use("pool", words, function)
-    parameters = site.structure(function, {"window": _window(rows, columns)})
+        count = "w.taps_h * w.taps_w" if counts_all else COUNT
+        function = pool_kernel(f, "float", "0.0f", "found + *p", f"found / (float)({count})")
+    parameters = f.structure(function, window=window_of(rows, columns))
     shape = site.input(0).shape
     sizes = rows.size * columns.size, rows.out * columns.out
     rest = f"0, {rows.out}"
-    return _for_each(
-        prod(shape[:2]), sizes, lambda x, y: f"{function}({parameters}, {x}, 0, {y}, {rest});"
+    return over_images(
+        prod(shape[:2]), sizes, lambda _, x, y: f"{function}({parameters}, {x}, 0, {y}, {rest});"
     )
 
 
 # -- sums -----------------------------------------------------------------------------------------
 
-_SUM: Final = "float sum = 0.0f;"
 _REDUCED: Final = {
-    "Mean": (_SUM, "sum += number;", "*y++ = sum / c->count;"),
-    "Sum": (_SUM, "sum += number;", "*y++ = sum;"),
-    "L1": (_SUM, "sum += fabsf(number);", "*y++ = sum;"),
-    "L2": (_SUM, "sum += number * number;", "*y++ = sqrtf(sum);"),
-    "LogSum": (_SUM, "sum += number;", "*y++ = logf(sum);"),
-    "SumSquare": (_SUM, "sum += number * number;", "*y++ = sum;"),
-    "Prod": ("float product = 1.0f;", "product *= number;", "*y++ = product;"),
-    "Max": (
-        "float most = -INFINITY;",
-        "most = number > most || number != number ? number : most;",
-        "*y++ = most;",
-    ),
-    "Min": (
-        "float least = INFINITY;",
-        "least = number < least || number != number ? number : least;",
-        "*y++ = least;",
-    ),
+    "Mean": ("0.0f", "sum + number", "sum"),
+    "Sum": ("0.0f", "sum + number", "sum"),
+    "Prod": ("1.0f", "sum * number", "sum"),
+    "Max": ("-INFINITY", greater("number", "sum"), "sum"),
+    "Min": ("INFINITY", less("number", "sum"), "sum"),
 }
 
 
@@ -317,12 +210,11 @@ def reduction(site: CodeSite) -> Emit:
         if not axes and not site.signature.attributes.get("noop_with_empty_axes", 0):
             axes = list(range(rank))
     outer, inner = loops_of(site, [axis % rank for axis in axes])
+    f = KernelFormula(site, f"reduce_{kind.lower()}")
     first, body, last = _REDUCED[kind]
-    words = words_of(FLOAT)
-    words |= {"NAME": f"reduce_{kind.lower()}", "USED": ""}
-    words |= {"FIRST": first, "BODY": body, "LAST": last}
-    count: Fields = {"count": ("float", float(prod(inner.dims)))}
-    return reduced(site, outer, inner, words, count if kind == "Mean" else {})
+    if kind == "Mean":
+        last = f"sum / {f.field('count', float(prod(inner.dims)), 'float')}"
+    return reduced(site, f, (outer, inner), first, body, last)
 
 
 @_lowers("Gemm", "MatMul")
@@ -366,20 +258,7 @@ def product(site: CodeSite) -> Emit:
     }
     if shapes[1][0] != depth or prod(loops.dims) * rows * columns != prod(y):
         raise site.refuse("its operands do not fit the result")
-    return _with_addend(site, "product", fields)
-
-
-def _with_addend(site: CodeSite, kernel: str, fields: dict[str, Field]) -> Emit:
-    """Return a call with two operands and a third one, which may be left out."""
-    site.use(kernel)
-    parameters = site.structure(kernel, fields)
-
-    def emit(part: CodePart) -> list[str]:
-        added = "NULL" if site.signature.input(2) is None else pointer(part, 2)
-        operands = f"{pointer(part, 0)}, {pointer(part, 1)}, {added}"
-        return [f"{kernel}({parameters}, {operands}, {part.output()});"]
-
-    return emit
+    return whole_call(site, "product", fields, 0, 1, 2)
 
 
 @_lowers("Softmax")
@@ -392,10 +271,9 @@ def softmax(site: CodeSite) -> Emit:
         raise site.refuse("it has no row")
     inner = 1 if is_old else prod(shape[axis + 1 :])
     depth = prod(shape[axis:]) // inner
-    site.use("softmax_f32")
     rows = prod(shape) // depth
     fields: dict[str, Field] = {"rows": rows, "depth": depth, "inner": inner, "beta": 1.0}
-    return whole_call("softmax_f32", site.structure("softmax_f32", fields), 0)
+    return whole_call(site, "softmax_f32", fields, 0)
 
 
 # -- normalization --------------------------------------------------------------------------------
@@ -405,14 +283,10 @@ def softmax(site: CodeSite) -> Emit:
 def batch_normalization(site: CodeSite) -> Emit:
     """A factor and a summand for each channel."""
     _real(site)
-    data = [site.signature.constant_data(at) for at in range(1, 5)]
+    _require_one_result(site)
     scale, bias, mean, variance = (
-        None if each is None else each.astype(np.float64) for each in data
+        constant_operand(site.signature, at).astype(np.float64) for at in range(1, 5)
     )
-    if scale is None or bias is None or mean is None or variance is None:
-        raise site.refuse("its parameters are no constants")
-    if len([made for made in site.signature.outputs if made is not None]) > 1:
-        raise site.refuse("it trains")
     shape = site.input(0).shape
     factors = scale / np.sqrt(variance + float(site.signature.attributes.get("epsilon", 1e-5)))
     fields: dict[str, Field] = {
@@ -422,8 +296,7 @@ def batch_normalization(site: CodeSite) -> Emit:
         "factors": site.constant("factors", factors.astype(np.float32)),
         "summands": site.constant("summands", (bias - mean * factors).astype(np.float32)),
     }
-    site.use("planes_scaled")
-    return whole_call("planes_scaled", site.structure("planes_scaled", fields), 0)
+    return whole_call(site, "planes_scaled", fields, 0)
 
 
 @_lowers("LRN")
@@ -445,8 +318,7 @@ def response_normalization(site: CodeSite) -> Emit:
         "exponent": float(attributes.get("beta", 0.75)),
         "bias": float(attributes.get("bias", 1.0)),
     }
-    site.use("lrn")
-    return whole_call("lrn", site.structure("lrn", fields), 0)
+    return whole_call(site, "lrn", fields, 0)
 
 
 @_lowers("LayerNormalization")
@@ -459,11 +331,10 @@ def layer_normalization(site: CodeSite) -> Emit:
     bias = site.signature.input(2)
     if prod(site.input(1).shape) != depth or (bias is not None and prod(bias.shape) != depth):
         raise site.refuse("its parameters do not fit its rows")
-    if len([made for made in site.signature.outputs if made is not None]) > 1:
-        raise site.refuse("it has statistics as results")
+    _require_one_result(site)
     epsilon = float(attributes.get("epsilon", 1e-5))
     fields: dict[str, Field] = {"rows": prod(shape[:axis]), "depth": depth, "epsilon": epsilon}
-    return _with_addend(site, "layer_norm", fields)
+    return whole_call(site, "layer_norm", fields, 0, 1, 2)
 
 
 # -- moves ----------------------------------------------------------------------------------------
@@ -501,10 +372,10 @@ def gather(site: CodeSite) -> Emit:
     return emit
 
 
-@_lowers("Expand", "Flatten", "Identity", "Reshape", "Slice")
+@_lowers("Expand", "Flatten", "Identity", "Pad", "Reshape", "Slice")
 @_lowers("Split", "Squeeze", "Transpose", "Unsqueeze")
 def view(site: CodeSite) -> Emit:
-    """Elements of one operand, in another order."""
+    """Elements of one operand, in another order or with borders."""
     return moved(site, (0,))
 
 
@@ -517,7 +388,12 @@ def dropout(site: CodeSite) -> Emit:
             raise site.refuse("it may drop elements")
     outputs = site.signature.outputs
     data, mask = (
-        replace(site, signature=replace(site.signature, outputs=outputs[at : at + 1]))
+        replace(
+            site,
+            signature=replace(
+                site.signature, inputs=site.signature.inputs[:1], outputs=outputs[at : at + 1]
+            ),
+        )
         for at in range(2)
     )
     copies = moved(data, (0,))
@@ -526,33 +402,3 @@ def dropout(site: CodeSite) -> Emit:
         return copies
     ones = filled(mask, np.ones(1, mask.output.dtype))
     return lambda part: [*copies(part), *ones(part._replace(output=lambda: pointer_to_mask))]
-
-
-@_lowers("Pad")
-def pad(site: CodeSite) -> Emit:
-    """Pad with a constant."""
-    if site.signature.attributes.get("mode", "constant") not in ("constant", b"constant"):
-        raise site.refuse("its borders are no constant")
-    number = np.zeros(1, site.output.dtype)
-    if site.signature.input(2) is not None:
-        data = site.signature.constant_data(2)
-        if data is None:
-            raise site.refuse("operand 2 is no constant")
-        number = data.reshape(-1)[:1]
-    elif "value" in site.signature.attributes:
-        number = np.full(1, site.signature.attributes["value"], site.output.dtype)
-    whole = filled(site, number)
-    signature = site.signature
-    plain = {key: value for key, value in signature.attributes.items() if key != "value"}
-    outside = partial(np.full, (), -1, np.int64)
-    constants = [*signature.constant, *[None] * 4][:4]
-    inputs = [*signature.inputs, *[None] * 4][:4]
-    inputs[2], constants[2] = Tensor((), np.dtype(np.int64)), outside
-    inner = replace(
-        site,
-        signature=replace(
-            signature, attributes=plain, inputs=tuple(inputs), constant=tuple(constants)
-        ),
-    )
-    copies = moved(inner, (0,))
-    return lambda part: [*whole(part), *copies(part)]

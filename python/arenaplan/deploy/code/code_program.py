@@ -12,13 +12,20 @@ import numpy as np
 
 from arenaplan import _core
 from arenaplan._core import Target
-from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph, fault
+from arenaplan.base.errors import UnsupportedOp, UnsupportedSubgraph
 from arenaplan.base.quoting import quoted
 from arenaplan.deploy.code.cmsis_calls import cmsis_nn_calls, directives
+from arenaplan.deploy.code.code_kernels import template_text
 from arenaplan.deploy.code.code_site import BAD_CALL, BAD_INDEX, MATH, CodePlace
 from arenaplan.deploy.code.code_steps import StepTexts
 from arenaplan.deploy.code.code_text import arena_type, c_type, comment, remark
-from arenaplan.deploy.export.placed import guarded, identifiers, prefix_of
+from arenaplan.deploy.export.placed import (
+    checked_sections,
+    guarded,
+    identifiers,
+    prefix_of,
+    rows_of,
+)
 from arenaplan.graph import Graph, Value
 from arenaplan.graph.ops import array_bytes
 from arenaplan.run.numpy.signatures import dtype_of
@@ -98,7 +105,7 @@ def generated(
     plan.check_target(Target.known(TARGET))
     if plan.schedule is not None:
         raise UnsupportedOp("nodes that run again are not part of generated code")
-    return _Program(graph, plan, name, sections or {}).files()
+    return _Program(graph, plan, name, checked_sections(sections, plan)).files()
 
 
 class _Program:
@@ -118,15 +125,7 @@ class _Program:
 
     def _arena_names(self, sections: Mapping[str, str]) -> list[tuple[str, str]]:
         """Return each arena's name and section."""
-        spaces = self._plan.spaces
-        known = [space.name for space in spaces]
-        for space, section in sections.items():
-            if space not in known:
-                raise fault(
-                    "InvalidName", f"the plan has no space {space!r}; it has {', '.join(known)}"
-                )
-            if not re.fullmatch(r"[A-Za-z0-9._$,-]+", section):
-                raise fault("InvalidName", f"{section!r} is no name of a linker section")
+        known = [space.name for space in self._plan.spaces]
         labels = [label.lower() for label in identifiers(known)]
         names = ["arena"] if len(known) == 1 else [f"arena_{label}" for label in labels]
         return [(own, sections.get(space, "")) for own, space in zip(names, known, strict=True)]
@@ -141,12 +140,7 @@ class _Program:
         """Return the parameter name for each value, in order."""
         values = list(dict.fromkeys(values))
         for value in values:
-            found = self._graph.values[value]
-            if c_type(dtype_of(found)) is None:
-                raise UnsupportedOp(
-                    f"value {quoted(found.name)} has element type {found.dtype}, which generated "
-                    "code does not have"
-                )
+            self._type(value)
         if len(values) == 1:
             return {values[0]: word}
         return {value: f"{word}{at}" for at, value in enumerate(values)}
@@ -331,23 +325,12 @@ class _Program:
         ]
         count = len(plan.steps)
         scale = -(-max(count, 1) // _COLUMNS)
-        rows = []
-        for value, place in zip(self._graph.values, plan.placements, strict=True):
-            if place is None or place.space >= len(self._arenas):
-                continue
-            live = place.live
-            first, last = live.start // scale, max(-(-live.end // scale), live.start // scale + 1)
-            bar = " " * first + "#" * (last - first)
-            rows.append((place.space, place.offset, bar, place.bytes, value.name))
-        for work in plan.workspaces:
-            live = work.live
-            first, last = live.start // scale, max(-(-live.end // scale), live.start // scale + 1)
-            bar = " " * first + "#" * (last - first)
-            name = f"line buffers of {self._graph.nodes[work.node].name}"
-            rows.append((work.space, work.offset, bar, work.bytes, name))
         width = min(_COLUMNS, -(-max(count, 1) // scale) + 1)
-        for _, offset, bar, size, name in sorted(rows):
-            lines.append(f"{offset:>9} {size:>9}  {bar:<{width}}  {name[:60]}")
+        rows = [row for row in rows_of(self._graph, plan) if row.space < len(self._arenas)]
+        for row in sorted(rows, key=lambda row: (row.space, row.offset, row.start)):
+            first = row.start // scale
+            bar = " " * first + "#" * max(-(-row.end // scale) - first, 1)
+            lines.append(f"{row.offset:>9} {row.size:>9}  {bar:<{width}}  {row.name[:60]}")
         return list(comment(lines))
 
     def _includes(self, needs_math: bool) -> list[str]:
@@ -360,29 +343,7 @@ class _Program:
             "#include <string.h>",
             *directives(self._graph),
             "",
-            "#if defined(__clang__)",
-            "#pragma STDC FP_CONTRACT OFF",
-            "#endif",
-            "#if defined(__GNUC__)",
-            "#define MAY_ALIAS __attribute__((__may_alias__))",
-            "#define ALIGNED(bytes) __attribute__((__aligned__(bytes)))",
-            "#else",
-            "#define MAY_ALIAS",
-            "#define ALIGNED(bytes)",
-            "#endif",
-            "",
-            "/* Numbers of several types take turns in the bytes of the arena. */",
-            "typedef int16_t MAY_ALIAS int16_a;",
-            "typedef uint16_t MAY_ALIAS uint16_a;",
-            "typedef int32_t MAY_ALIAS int32_a;",
-            "typedef int64_t MAY_ALIAS int64_a;",
-            "typedef float MAY_ALIAS real_a;",
-            "",
-            "/* Fails to compile if a condition does not hold. */",
-            "#define ASSERTED(name, condition) typedef char asserted_##name[(condition) ? 1 : -1]",
-            "ASSERTED(shifts_keep_signs, (-1 >> 1) == -1);",
-            "ASSERTED(real_numbers_have_32_bits, sizeof(float) == 4);",
-            "",
+            template_text("prelude"),
         ]
 
     def _arena_lines(self) -> list[str]:

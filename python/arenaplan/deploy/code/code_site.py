@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,7 +16,7 @@ from arenaplan.base.choices import CODE_KERNELS
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.deploy.code.code_kernels import KernelTexts
 from arenaplan.deploy.code.code_text import Field, array, c_type, initializer
-from arenaplan.run.numpy.registry import Signature, Tensor
+from arenaplan.run.numpy.registry import Signature, Step, Tensor, find_kernel
 from arenaplan.run.numpy.tflite.tflite_facts import refused
 from arenaplan.tflite.reader.code_walk import OWN_DOMAIN
 
@@ -24,8 +25,6 @@ MATH: Final = re.compile(r"\b(\w+f\(|INFINITY|NAN)")
 ROWS: Final = 1
 """The dimension of images ``(N, H, W, C)`` in which rows are counted."""
 
-_SAMPLE: Final = 256
-"""Bytes of an array that are compared first."""
 BAD_INDEX: Final = 2
 """Return code for a run with an index out of bounds."""
 BAD_CALL: Final = 3
@@ -80,8 +79,8 @@ class Constants:
     """Bytes, with 32-bit pointers."""
     needs_math: bool = False
     """Whether a number is infinite or not a number, which C spells with macros of ``math.h``."""
-    _names: dict[tuple[str, int, bytes], list[tuple[str, np.ndarray]]] = field(default_factory=dict)
-    """Names and bytes by type, size and some of the bytes."""
+    _names: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    """Names by type and digest of the bytes."""
     _taken: set[str] = field(default_factory=set)
 
     def name(self, wanted: str) -> str:
@@ -103,14 +102,10 @@ class Constants:
         if type_ is None:
             raise UnsupportedOp(f"constant {wanted!r} has element type {data.dtype}, not one of C")
         data = np.ascontiguousarray(data)
-        flat = data.reshape(-1).view(np.uint8)
-        sample = flat[:: flat.size // _SAMPLE + 1].tobytes()
-        alike = self._names.setdefault((type_, flat.size, sample), [])
-        for name, known in alike:
-            if np.array_equal(known, flat):
-                return name
-        name = self.name(wanted)
-        alike.append((name, flat))
+        key = type_, blake2b(data.reshape(-1).view(np.uint8).data).digest()
+        if key in self._names:
+            return self._names[key]
+        name = self._names[key] = self.name(wanted)
         self.written.append(partial(array, type_, name, data))
         self.size += data.nbytes
         self.needs_math |= data.dtype.kind == "f" and not np.isfinite(data).all()
@@ -176,6 +171,36 @@ class CodeSite:
     def refuse(self, why: str) -> UnsupportedOp:
         """Return the error for a node that has no kernel."""
         return refused(self.signature, why)
+
+    def executed(
+        self, given: Mapping[int, np.ndarray], outputs: Sequence[Tensor | None]
+    ) -> list[np.ndarray | None]:
+        """Return what the executor's kernel makes of arrays; all other operands are constants."""
+        signature = self.signature
+        inputs = [
+            given[at] if at in given else signature.constant_data(at)
+            for at in range(len(signature.inputs))
+        ]
+        own = replace(
+            signature,
+            inputs=tuple(
+                Tensor(given[at].shape, given[at].dtype) if at in given else tensor
+                for at, tensor in enumerate(signature.inputs)
+            ),
+            outputs=tuple(outputs),
+            constant=tuple(
+                None if x is None or at in given else partial(np.asarray, x)
+                for at, x in enumerate(inputs)
+            ),
+        )
+        results = [None if y is None else np.zeros(y.shape, y.dtype) for y in outputs]
+        try:
+            run = find_kernel(own).prepare(Step(own, tuple(inputs), tuple(results), ()))
+        except ValueError as error:
+            raise self.refuse("its operands do not fit each other") from error
+        if run is not None:
+            run()
+        return results
 
     def is_there(self, source: int, made: int, begins: tuple[int, int], *, gapless: bool) -> bool:
         """Whether an input's bytes are already in an output's place."""

@@ -9,7 +9,7 @@ import numpy as np
 from arenaplan.deploy.code.code_dense import whole_call
 from arenaplan.deploy.code.code_site import CodeSite, Emit, lowers, words_of
 from arenaplan.deploy.code.code_text import Field
-from arenaplan.deploy.code.code_windows import check_sums
+from arenaplan.deploy.code.code_windows import check_sums, factor_fields
 from arenaplan.run.numpy.tflite.dense import tensor_multiplier
 from arenaplan.run.numpy.tflite.fixed import multiplier_of
 from arenaplan.run.numpy.tflite.sigmoid import SIGMOID
@@ -52,8 +52,7 @@ def lstm(site: CodeSite) -> Emit:
             )
             fields[name] = {"input": w, "hidden": r, "bias": bias}
         fields["clip"] = max(clip, 0.0)
-        site.use("lstm_f32")
-        return whole_call("lstm_f32", site.structure("lstm_f32", fields), 0, HIDDEN, CELL)
+        return whole_call(site, "lstm_f32", fields, 0, HIDDEN, CELL)
     return _integers(site, fields, clip)
 
 
@@ -74,12 +73,10 @@ def _integers(site: CodeSite, fields: dict[str, Field], clip: float) -> Emit:
             if not wide:
                 centered = data.astype(np.int64) - encoded.zero
                 check_sums(site, centered, -source[1].zero, source[0], added)
-            factor = tensor_multiplier(source[1], encoded, Q12)
             own |= {
                 side: site.constant(f"{name}_{side}", data),
                 f"{side}_zero": encoded.zero,
-                f"{side}_multiplier": factor.value,
-                f"{side}_shift": factor.shift,
+                **factor_fields(side, tensor_multiplier(source[1], encoded, Q12)),
             }
         fields[name] = own
     state, one = encoding(signature, CELL).scale, 2.0**-15
@@ -88,8 +85,7 @@ def _integers(site: CodeSite, fields: dict[str, Field], clip: float) -> Emit:
         ("enter", one * one / state),
         ("shown", one * one / hidden.scale),
     ):
-        factor = multiplier_of(real)
-        fields |= {f"{name}_multiplier": factor.value, f"{name}_shift": factor.shift}
+        fields |= factor_fields(name, multiplier_of(real))
     left = 12 + round(log2(state))
     low, high = limits(site.output.dtype)
     fields |= {
@@ -109,5 +105,4 @@ def _integers(site: CodeSite, fields: dict[str, Field], clip: float) -> Emit:
         "RESCALE": "scaled_wide" if wide else "scaled",
     }
     function = f"lstm_{words['KIND']}"
-    site.use("lstm", words, function)
-    return whole_call(function, site.structure(function, fields), 0, HIDDEN, CELL)
+    return whole_call(site, function, fields, 0, HIDDEN, CELL, template="lstm", words=words)

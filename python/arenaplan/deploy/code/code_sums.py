@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from arenaplan.deploy.code.code_elements import Fields, factor_of, integers
+from arenaplan.deploy.code.code_elements import KernelFormula
 from arenaplan.deploy.code.code_shapes import Loops, collapsed, dense_steps, padded
 from arenaplan.deploy.code.code_site import CodeSite, Emit, lowers, pointer, words_of
-from arenaplan.deploy.code.code_text import Field, real
+from arenaplan.deploy.code.code_text import real
 from arenaplan.run.numpy.tflite.fixed import multiplier_of
 from arenaplan.run.numpy.tflite.tflite_facts import FLOAT, check_types, encoding, limits
 from arenaplan.run.numpy.tflite.tflite_reduce import divided, reduced_axes
@@ -43,42 +43,28 @@ def reduction(site: CodeSite) -> Emit:
     x = site.input(0)
     outer, inner = loops_of(site, reduced_axes(signature))
     count = prod(inner.dims)
-    words, name = words_of(x.dtype), site.op.lower()
-    fields: Fields = {}
-    is_sum, is_real = site.op in ("MEAN", "SUM"), x.dtype == FLOAT
-    used = ""
-    if is_real and is_sum:
-        words |= {"FIRST": "float sum = 0.0f;", "BODY": "sum += number;"}
-        words["LAST"] = "*y++ = sum / c->count;"
-        fields["count"] = ("float", float(count if site.op == "MEAN" else 1))
-    elif is_sum:
+    f, words = KernelFormula(site), words_of(x.dtype)
+    if site.op in ("MEAN", "SUM"):
+        is_mean = site.op == "MEAN"
+        if x.dtype == FLOAT:
+            number = f.field("count", float(count if is_mean else 1), "float")
+            return reduced(site, f, (outer, inner), "0.0f", "sum + number", f"sum / {number}")
         a, b = encoding(signature, 0), encoding(signature, 0, "output")
-        factor = multiplier_of(a.scale / b.scale)
-        if site.op == "MEAN":
-            factor = divided(factor, count)
         low, high = limits(x.dtype)
         if count * max(abs(low - a.zero), abs(high - a.zero)) >= 1 << 31:
             raise site.refuse("its sums may have more than 32 bits")
-        fields |= integers(x_zero=a.zero) | factor_of("", factor) | integers(zero=b.zero)
-        used = "scaled encoded"
-        words |= {"FIRST": "int32_t sum = 0;", "BODY": "sum += number - c->x_zero;"}
-        words["LAST"] = (
-            f"*y++ = ({words['NUMBER']})encoded(scaled(sum, c->multiplier, c->shift), c->zero, "
-            f"{low}, {high});"
-        )
-    else:
-        if not is_real:
-            a, b = encoding(signature, 0), encoding(signature, 0, "output")
-            if a[:2] != b[:2]:
-                raise site.refuse("its operands have different scales")
-        sign = ">" if site.op == "REDUCE_MAX" else "<"
-        least = "LOW" if sign == ">" else "HIGH"
-        bound = real(float(np.finfo(FLOAT).max)) if is_real else words[least]
-        first = f"-{bound}" if is_real and sign == ">" else bound
-        words |= {"FIRST": f"{words['NUMBER']} most = {first};"}
-        words |= {"BODY": f"most = number {sign} most ? number : most;", "LAST": "*y++ = most;"}
-    words |= {"NAME": name, "USED": used}
-    return reduced(site, outer, inner, words, fields)
+        factor = multiplier_of(a.scale / b.scale)
+        last = f.encoded(f.scaled("sum", "", divided(factor, count) if is_mean else factor))
+        term = f.centered("number", "x", a)
+        return reduced(site, f, (outer, inner), "0", f"sum + {term}", last)
+    if x.dtype != FLOAT and encoding(signature, 0)[:2] != encoding(signature, 0, "output")[:2]:
+        raise site.refuse("its operands have different scales")
+    is_max = site.op == "REDUCE_MAX"
+    bound = words["LOW" if is_max else "HIGH"]
+    if x.dtype == FLOAT:
+        bound = ("-" if is_max else "") + real(float(np.finfo(FLOAT).max))
+    body = f"number {'>' if is_max else '<'} sum ? number : sum"
+    return reduced(site, f, (outer, inner), bound, body, f"({words['NUMBER']})sum")
 
 
 def loops_of(site: CodeSite, axes: Sequence[int]) -> tuple[Loops, Loops]:
@@ -98,25 +84,19 @@ def loops_of(site: CodeSite, axes: Sequence[int]) -> tuple[Loops, Loops]:
 
 
 def reduced(
-    site: CodeSite,
-    outer: Loops,
-    inner: Loops,
-    words: dict[str, str],
-    fields: Fields,
+    site: CodeSite, f: KernelFormula, loops: tuple[Loops, Loops], first: str, next_: str, last: str
 ) -> Emit:
-    """Return a call that reduces the inner loops to a number."""
-    words |= {
-        "WHAT": f"{site.op} of numbers",
-        "FIELDS": "\n  ".join(f"{type_} {field};" for field, (type_, _) in fields.items()),
-    }
-    function = f"{words['NAME']}_{words['KIND']}"
-    site.use("reduce", words, function)
-    values: dict[str, Field] = {
-        "dims": outer.dims,
-        "steps": outer.steps[0],
-        "inner_dims": inner.dims,
-        "inner_steps": inner.steps[0],
-    }
-    values |= {field: value for field, (_, value) in fields.items()}
-    parameters = site.structure(function, values)
+    """Return a call that reduces the inner loops to a number: ``sum``, with each ``number``."""
+    outer, inner = loops
+    dtype = site.input(0).dtype
+    words = {"FIRST": first, "NEXT": next_, "LAST": last}
+    words["SUM"] = "float" if dtype == FLOAT else "int32_t"
+    function = f.kernel("reduce", "of numbers", (dtype, dtype), **words)
+    parameters = f.structure(
+        function,
+        dims=outer.dims,
+        steps=outer.steps[0],
+        inner_dims=inner.dims,
+        inner_steps=inner.steps[0],
+    )
     return lambda part: [f"{function}({parameters}, {pointer(part, 0)}, {part.output()});"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,10 +10,8 @@ import numpy as np
 Field: TypeAlias = "int | float | str | Sequence[int] | Mapping[str, Field]"
 """A structure field's initial value; text is an expression."""
 
-_WIDTH: Final = 98
-"""Characters in a line with numbers."""
-_PER_LINE: Final = 6
-"""Numbers of 32 or 64 bits in a line."""
+_PER_LINE, _SHORT_PER_LINE = 6, 12
+"""Numbers of 32 or 64 bits in a line, and of 8 or 16 bits."""
 _BLOCK: Final = 96 << 10
 """Numbers that become text at once; lines do not cross blocks."""
 _TYPES: Final = {
@@ -69,51 +66,23 @@ def integer(number: int) -> str:
 def array(c_type_: str, name: str, data: np.ndarray) -> str:
     """Return a constant array's definition."""
     flat = data.reshape(-1)
-    short = flat.dtype.itemsize <= 2
-    parts = [
-        (_columns if short else _numbers)(flat[at : at + _BLOCK])
-        for at in range(0, flat.size, _BLOCK)
-    ]
+    flat = flat.view(np.uint8) if flat.dtype.kind == "b" else flat
+    parts = [_numbers(flat[at : at + _BLOCK]) for at in range(0, flat.size, _BLOCK)]
     body = "".join(parts) or "  0\n"
     return f"static const {c_type_} {name}[{max(flat.size, 1)}] = {{\n{body}}};"
 
 
-def _columns(flat: np.ndarray) -> str:
-    """Return lines with numbers of 8 or 16 bits, which a table has as text."""
-    flat = flat.view(np.uint8) if flat.dtype.kind == "b" else flat
-    texts, lowest = _texts(flat.dtype)
-    width = texts.itemsize
-    count = _WIDTH // width
-    whole = flat.size // count * count
-    lines = []
-    for part, row in ((flat[:whole], count), (flat[whole:], flat.size - whole)):
-        if part.size:
-            text = texts[part.astype(np.int32) - lowest].view(np.uint8).reshape(-1, row * width)
-            made = np.full((len(text), 1 + row * width + 1), ord(" "), np.uint8)
-            made[:, 1:-1], made[:, -1] = text, ord("\n")
-            lines.append(made.tobytes().decode("ascii"))
-    return "".join(lines)
-
-
-@cache
-def _texts(dtype: np.dtype[Any]) -> tuple[np.ndarray, int]:
-    """Return each number of a type as text with a comma, and the lowest number."""
-    info = np.iinfo(dtype)
-    width = max(len(str(info.min)), len(str(info.max)))
-    texts = [f" {number:{width}}," for number in range(info.min, info.max + 1)]
-    return np.array(texts, dtype=np.bytes_), info.min
-
-
 def _numbers(flat: np.ndarray) -> str:
-    """Return lines with numbers of 32 or 64 bits."""
+    """Return lines with numbers."""
     literal: Callable[[Any], str] = real if flat.dtype.kind == "f" else integer
     if flat.dtype.kind == "f":
         form = "%#.9gf" if np.isfinite(flat).all() else ""
     else:
         form = "%d" if flat.min() > -(1 << 31) and flat.max() < 1 << 31 else ""
     numbers = flat.tolist() if form else map(literal, flat.tolist())
-    whole, rest = divmod(flat.size, _PER_LINE)
-    line = f"  {', '.join([form or '%s'] * _PER_LINE)},\n"
+    count = _PER_LINE if flat.dtype.itemsize > 2 else _SHORT_PER_LINE
+    whole, rest = divmod(flat.size, count)
+    line = f"  {', '.join([form or '%s'] * count)},\n"
     last = f"  {', '.join([form or '%s'] * rest)},\n" if rest else ""
     return (line * whole + last) % tuple(numbers)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from arenaplan.deploy.code.code_elements import KernelFormula
 from arenaplan.deploy.code.code_site import (
     CodePart,
     CodeSite,
@@ -28,7 +30,6 @@ from arenaplan.run.numpy.tflite.tflite_conv import (
 )
 from arenaplan.run.numpy.tflite.tflite_facts import (
     FLOAT,
-    ResultBounds,
     activation_range,
     check_types,
     constant_operand,
@@ -40,6 +41,7 @@ from arenaplan.run.numpy.tflite.tflite_products import largest_sums
 from arenaplan.run.numpy.tflite.transpose_conv import scatter_sides
 
 _LARGEST: Final = (1 << 31) - 1
+_TAPS: Final = ("stride", "dilation", "before")
 
 
 # -- the last part of products ------------------------------------------------------------------
@@ -81,6 +83,11 @@ def bias_of(site: CodeSite, position: int, dtype: Any) -> str:
         return "NULL"
     data = constant_operand(site.signature, position).reshape(-1)
     return site.constant("bias", data.astype(dtype))
+
+
+def factor_fields(name: str, factor: Multiplier) -> dict[str, Field]:
+    """Return the fields of a factor with a name."""
+    return {f"{name}_multiplier": factor.value, f"{name}_shift": factor.shift}
 
 
 def factors_of(
@@ -224,46 +231,46 @@ def sides(signature: Signature, taps: tuple[int, int]) -> tuple[Axis, Axis]:
     return rows._replace(before=before[0]), columns._replace(before=before[1])
 
 
-def _window(site: CodeSite, taps: tuple[int, int]) -> dict[str, Field]:
-    """Return a window's fields."""
-    rows, columns = sides(site.signature, taps)
-    _, height, width, depth = site.input(0).shape
+def taps_of(rows: Axis, columns: Axis) -> dict[str, Field]:
+    """Return the fields of taps, by dimension of the image."""
     return {
-        "height": height,
-        "width": width,
-        "depth": depth,
-        "made_width": columns.out,
-        "taps_h": rows.kernel,
-        "taps_w": columns.kernel,
-        "stride_h": rows.stride,
-        "stride_w": columns.stride,
-        "dilation_h": rows.dilation,
-        "dilation_w": columns.dilation,
-        "before_h": rows.before,
-        "before_w": columns.before,
+        f"{name}_{letter}": getattr(side, attribute)
+        for letter, side in (("h", rows), ("w", columns))
+        for name, attribute in (("taps", "kernel"), *((n, n) for n in _TAPS))
     }
 
 
-def _over_images(site: CodeSite, function: str, parameters: str) -> Emit:
-    """Return the calls that make rows in all images."""
-    images = site.output.shape[0]
-    sizes = prod(site.input(0).shape[1:]), prod(site.output.shape[1:])
+def window_of(rows: Axis, columns: Axis, depth: int = 1) -> dict[str, Field]:
+    """Return the fields of a window."""
+    sizes = {"height": rows.size, "width": columns.size, "depth": depth}
+    return {**sizes, "made_width": columns.out, **taps_of(rows, columns)}
+
+
+def over_images(
+    count: int, sizes: tuple[int, int], call: Callable[[CodePart, str, str], str], at: int = 0
+) -> Emit:
+    """Return a loop over the images of an operand, and their results."""
 
     def emit(part: CodePart) -> list[str]:
-        base = part.input(0)
-        rest = f"{part.start}, {part.stop}"
-        if images == 1:
-            return [
-                f"{function}({parameters}, {base.pointer}, {base.row}, {part.output()}, {rest});"
-            ]
-        return [
-            f"for (image = 0; image < {images}; ++image) {{",
-            f"  {function}({parameters}, {base.pointer} + image * {sizes[0]}, {base.row},",
-            f"    {part.output()} + image * {sizes[1]}, {rest});",
-            "}",
-        ]
+        x, y = pointer(part, at), part.output()
+        if count == 1:
+            return [call(part, x, y)]
+        made = call(part, f"{x} + image * {sizes[0]}", f"{y} + image * {sizes[1]}")
+        return [f"for (image = 0; image < {count}; ++image) {{", f"  {made}", "}"]
 
     return emit
+
+
+def _rows_of_images(site: CodeSite, function: str, parameters: str) -> Emit:
+    """Return the calls that make rows in all images."""
+    sizes = prod(site.input(0).shape[1:]), prod(site.output.shape[1:])
+    return over_images(
+        site.output.shape[0],
+        sizes,
+        lambda part, x, y: (
+            f"{function}({parameters}, {x}, {part.input(0).row}, {y}, {part.start}, {part.stop});"
+        ),
+    )
 
 
 @lowers("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -274,9 +281,9 @@ def convolution(site: CodeSite) -> Emit:
     weights = constant_operand(signature, 1)
     if weights.ndim != 4:
         raise site.refuse("it has no weights of four dimensions")
-    window = _window(site, (weights.shape[1], weights.shape[2]))
     depth, channels = site.input(0).shape[3], site.output.shape[3]
-    fields: dict[str, Field] = {"window": window}
+    both = sides(signature, (weights.shape[1], weights.shape[2]))
+    fields: dict[str, Field] = {"window": window_of(*both, depth)}
     if site.op == "CONV_2D":
         name, inner, term = "conv", weights.shape[3], Term("p[k]", "q[k]")
         groups = depth // max(inner, 1)
@@ -291,20 +298,18 @@ def convolution(site: CodeSite) -> Emit:
         fields["per_channel"] = channels // depth
         by_channel = weights.reshape(-1, channels).T
     function, last = _product(site, name, (0, 1, 2), by_channel, term)
-    return _over_images(site, function, site.structure(function, fields | last))
+    return _rows_of_images(site, function, site.structure(function, fields | last))
 
 
-MEAN_OF: Final = {
-    "NAME": "average_pool",
-    "PURPOSE": "The mean",
-    "FIRST": "0",
-    "TAKE": "found += *p;",
-}
-LARGEST_OF: Final = {
-    "NAME": "max_pool",
-    "PURPOSE": "The largest number",
-    "TAKE": "found = *p > found ? *p : found;",
-}
+COUNT: Final = "(i_last - i_first) * (j_last - j_first)"
+"""Pixels under a window of a pool."""
+
+
+def pool_kernel(f: KernelFormula, sum_: str, first: str, taken: str, value: str) -> str:
+    """Add the kernel that makes ``value`` from what is ``found`` in windows; return its name."""
+    dtype = f.site.output.dtype
+    words = {"SUM": sum_, "FIRST": first, "TAKE": f"found = {taken};", "FINISH": f"*y++ = {value};"}
+    return f.kernel("pool", "of windows", (dtype, dtype), **words)
 
 
 def pool_sides(site: CodeSite) -> tuple[Axis, Axis]:
@@ -322,31 +327,25 @@ def pool_sides(site: CodeSite) -> tuple[Axis, Axis]:
 def pool(site: CodeSite) -> Emit:
     """Compute the mean or maximum of windows."""
     check_types(site.signature, "int8 int8", "int16 int16", "float32 float32")
-    rows, columns = pool_sides(site)
-    taps = rows.kernel, columns.kernel
+    (rows, columns), depth = pool_sides(site), site.input(0).shape[3]
     dtype, is_max = site.output.dtype, site.op == "MAX_POOL_2D"
-    words = {**words_of(dtype), **(LARGEST_OF if is_max else MEAN_OF)}
-    count = "(i_last - i_first) * (j_last - j_first)"
-    bounds: ResultBounds | tuple[float, float]
+    words, f = words_of(dtype), KernelFormula(site)
     if dtype == FLOAT:
-        low, high = map(float, float_range(site.signature))
-        bounds, least, cast = (low, high), real(-float(np.finfo(FLOAT).max)), ""
-        words |= {"SUM": "float", "FIELDS": "float low, high;", "USED": "real_bounded"}
-        mean, bounding = f"found / (float)({count})", "real_bounded"
+        least, kind = real(-float(np.finfo(FLOAT).max)), "float"
+        value = f.activated("found" if is_max else f"found / (float)({COUNT})")
     else:
-        bounds = activation_range(site.signature, encoding_or(site.signature, 0, "output"))
-        least, cast = words["LOW"], f"({words['NUMBER']})"
-        words |= {"SUM": "int32_t", "FIELDS": "int32_t low, high;"}
-        words["USED"] = "bounded" if is_max else "bounded rounded_quotient"
-        mean, bounding = f"rounded_quotient(found, {count})", "bounded"
+        least, kind = words["LOW"], "int32_t"
+        value = "found" if is_max else f.use("rounded_quotient", "found", COUNT)
+        low, high = activation_range(site.signature, encoding_or(site.signature, 0, "output"))
+        bounds = f.field("low", low), f.field("high", high)
+        value = f"({words['NUMBER']}){f.use('bounded', value, *bounds)}"
     if is_max:
-        words |= {"SUM": words["NUMBER"], "FIRST": least}
-    value = "found" if is_max else mean
-    words["FINISH"] = f"*y++ = {cast}{bounding}({value}, c->low, c->high);"
-    fields = {"window": _window(site, taps), "low": bounds[0], "high": bounds[1]}
-    function = f"{words['NAME']}_{words['KIND']}"
-    site.use("pool", words, function)
-    return _over_images(site, function, site.structure(function, fields))
+        function = pool_kernel(f, words["NUMBER"], least, "*p > found ? *p : found", value)
+    else:
+        function = pool_kernel(f, kind, "0", "found + *p", value)
+    return _rows_of_images(
+        site, function, f.structure(function, window=window_of(rows, columns, depth))
+    )
 
 
 # -- transposed convolutions ----------------------------------------------------------------------
@@ -379,16 +378,4 @@ def transpose_conv(site: CodeSite) -> Emit:
     function, last = _product(site, "transpose_conv", (2, 1, 3), weights, Term("p[k]", "q[k]"))
     parameters = site.structure(function, fields | last)
     sizes = height * width * depth, prod(made[1:])
-
-    def emit(part: CodePart) -> list[str]:
-        x = pointer(part, 2)
-        if images == 1:
-            return [f"{function}({parameters}, {x}, {part.output()});"]
-        return [
-            f"for (image = 0; image < {images}; ++image) {{",
-            f"  {function}({parameters}, {x} + image * {sizes[0]},",
-            f"    {part.output()} + image * {sizes[1]});",
-            "}",
-        ]
-
-    return emit
+    return over_images(images, sizes, lambda _, x, y: f"{function}({parameters}, {x}, {y});", 2)

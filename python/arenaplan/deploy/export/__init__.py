@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from arenaplan._core import Plan
 from arenaplan.base.choices import FORMS, CodeKernels
-from arenaplan.classic.sharing import share_storage
-from arenaplan.classic.storage import runtime_json
 from arenaplan.deploy.export.c import header_of, shim_of
 from arenaplan.deploy.export.firmware import Firmware, firmware_of
 from arenaplan.deploy.export.folders import write_folder
@@ -38,6 +36,8 @@ from arenaplan.deploy.export.table import csv_of
 from arenaplan.deploy.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.deploy.export.weights import weights_of
 from arenaplan.graph import Graph
+from arenaplan.planner.classic.sharing import share_storage
+from arenaplan.planner.classic.storage import runtime_json
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import TfliteModel
 from arenaplan.tflite.runtime.arena import total
@@ -92,8 +92,6 @@ class Exporter:
     """
     options: tuple[str, ...] = ()
     """Names of the form's options besides planning options."""
-    is_folder: bool = False
-    """Whether the form is a folder."""
 
     @property
     def help(self) -> str:
@@ -101,19 +99,9 @@ class Exporter:
         return FORMS[self.name]
 
 
-def _header(
-    graph: Graph,
-    plan: Plan,
-    *,
-    name: str = "",
-    sections: Mapping[str, str] | None = None,
-    firmware: Firmware | None = None,
-) -> bytes:
-    return header_of(graph, plan, name=name, sections=sections, firmware=firmware).encode()
-
-
-def _table(graph: Graph, plan: Plan, *, space: str | None = None) -> bytes:
-    return csv_of(graph, plan, space=space).encode()
+def _text(function: Callable[..., str]) -> Callable[..., bytes]:
+    """Return a function that writes text as bytes."""
+    return lambda *values, **options: function(*values, **options).encode()
 
 
 def _document(_graph: Graph, plan: Plan) -> bytes:
@@ -122,18 +110,6 @@ def _document(_graph: Graph, plan: Plan) -> bytes:
 
 def _hazards(graph: Graph, plan: Plan) -> bytes:
     return plan.hazards(graph).to_json().encode()
-
-
-def _hazards_header(graph: Graph, plan: Plan, *, name: str = "") -> bytes:
-    return hazards_header_of(graph, plan, name=name).encode()
-
-
-def _graph(graph: Graph) -> bytes:
-    return graph.to_json().encode()
-
-
-def _runtime(graph: Graph) -> bytes:
-    return f"{runtime_json(graph, share_storage(graph))}\n".encode()
 
 
 def _with_plan(model: TfliteModel, plan: TflmPlan, _name: str) -> bytes:
@@ -211,48 +187,26 @@ def _code(graph: Graph, plan: Plan, **options: Any) -> Mapping[str, bytes]:
 
 
 _ALL = (
-    Exporter(
-        "tflm",
-        _with_plan,
-        reader="tflm",
-        source="tflite",
-        options=("always",),
-    ),
-    Exporter(
-        "tflm-shim",
-        _shim,
-        reader="tflm",
-        source="tflite",
-        options=("name", "always"),
-    ),
-    Exporter("c", _header, reader="c", options=("name", "sections", "firmware")),
+    Exporter("tflm", _with_plan, reader="tflm", source="tflite", options=("always",)),
+    Exporter("tflm-shim", _shim, reader="tflm", source="tflite", options=("name", "always")),
+    Exporter("c", _text(header_of), reader="c", options=("name", "sections", "firmware")),
     Exporter(
         "c-code",
         _code,
         reader="c-code",
         options=("name", "sections", "stream_input", "kernels"),
-        is_folder=True,
     ),
-    Exporter("csv", _table, options=("space",)),
+    Exporter("csv", _text(csv_of), options=("space",)),
     Exporter("json", _document),
     Exporter("hazards", _hazards),
-    Exporter("hazards-c", _hazards_header, options=("name",)),
-    Exporter(
-        "graph",
-        _graph,
-        source="unplanned",
-    ),
-    Exporter(
-        "weights",
-        weights_of,
-        source="shapes",
-    ),
+    Exporter("hazards-c", _text(hazards_header_of), options=("name",)),
+    Exporter("graph", _text(Graph.to_json), source="unplanned"),
+    Exporter("weights", weights_of, source="shapes"),
     Exporter(
         "nnvm",
-        _runtime,
+        _text(lambda graph: f"{runtime_json(graph, share_storage(graph))}\n"),
         source="unplanned",
     ),
 )
-
 EXPORTERS: Final[Mapping[str, Exporter]] = {exporter.name: exporter for exporter in _ALL}
 """Every form, by name."""

@@ -7,11 +7,12 @@ from typing import Final
 
 from arenaplan import _core
 from arenaplan._core import Plan, PlannedSpace, Target
-from arenaplan.base.errors import UnsupportedModel, fault
+from arenaplan.base.errors import UnsupportedModel
 from arenaplan.base.quoting import listed
 from arenaplan.deploy.export.firmware import Firmware, firmware_lines, operand_lines
 from arenaplan.deploy.export.placed import (
     PlacedRow,
+    checked_sections,
     guarded,
     has_alias,
     identifiers,
@@ -66,7 +67,7 @@ def header_of(
         overlap inputs at a distance, or values owned by the caller.
     """
     plan.check_target(Target.known("c"))
-    sections = _checked(sections or {}, plan)
+    sections = checked_sections(sections, plan)
     prefix = prefix_of(name or plan.model or "model")
     rows = rows_of(graph, plan)
     names = labels_of(rows)
@@ -165,19 +166,6 @@ def _by_width(define: str, wide: int, narrow: int | None) -> Iterator[str]:
         return
     yield from ("#if UINTPTR_MAX > 0xffffffff", f"{define} INT32_C({wide})")
     yield from ("#else", f"{define} INT32_C({narrow})", "#endif")
-
-
-def _checked(sections: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
-    """Refuse sections for unknown spaces, and names that could end the enclosing string."""
-    known = [space.name for space in plan.spaces]
-    for space, section in sections.items():
-        if space not in known:
-            raise fault(
-                "InvalidName", f"the plan has no space {space!r}; it has {', '.join(known)}"
-            )
-        if not section or not all(c.isascii() and (c.isalnum() or c in "._$,-") for c in section):
-            raise fault("InvalidName", f"{section!r} is not a linker section name")
-    return sections
 
 
 def _plain(name: str, longest: int | None = 80) -> str:

@@ -29,21 +29,19 @@ from arenaplan.deploy.export.rewritten_file import MODEL_SCALARS, refuse_far
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
 from arenaplan.tflite.reader.offline import METADATA_NAME
 from arenaplan.tflite.reader.schema import (
-    CUSTOM,
     IDENTIFIER,
     OPERATORS,
     MetadataField,
     ModelField,
     OperatorCodeField,
     OperatorField,
-    OptionsType,
     SignatureField,
     SubgraphField,
     TensorField,
     TensorMapField,
 )
-from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteTensor, parse
-from arenaplan.tflite.rewrite.patch import Kept, Moved, NewConstant, NewTensor, Patch, Repeated
+from arenaplan.tflite.reader.tflite_model import TfliteModel, code_of, parse
+from arenaplan.tflite.rewrite.patch import Kept, Moved, NewConstant, Patch, Repeated
 
 _INT32: Final = 2
 _VALID: Final = 1
@@ -60,6 +58,7 @@ _OPTION_SCALARS: Final[Mapping[str, Mapping[int, str]]] = {
 }
 """Options types of operators whose padding a patch can remove."""
 
+_CONCATENATION_OPTIONS: Final = 10
 _PAD_OPTIONS: Final = 22
 _SLICE_OPTIONS: Final = 48
 
@@ -77,13 +76,15 @@ _MOVERS: Final[Mapping[str, _Mover]] = {
     # By the operator versions that the converter writes for uint8, int8 and int16.
     "slice": _Mover("SLICE", {9: 2, 7: 4}, _SLICE_OPTIONS),
     "pad": _Mover("PAD", {9: 2, 7: 4}, _PAD_OPTIONS),
-    "concat": _Mover("CONCATENATION", {9: 2, 7: 3}, OptionsType.CONCATENATION),
+    "concat": _Mover("CONCATENATION", {9: 2, 7: 3}, _CONCATENATION_OPTIONS),
 }
 
 
-def patched(model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None) -> bytes:
+def patched(
+    model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None
+) -> TfliteModel:
     """
-    Return a model's file with a patch applied to the main subgraph.
+    Return a model with a patch applied to the main subgraph, read again from the new file.
 
     Parameters
     ----------
@@ -100,13 +101,6 @@ def patched(model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | No
         If the file names bytes by position, which would move, or has unknown fields from a later
         version where tensor numbers change.
     """
-    return patched_model(model, patch, metadata).data
-
-
-def patched_model(
-    model: TfliteModel, patch: Patch, metadata: Mapping[str, bytes] | None = None
-) -> TfliteModel:
-    """Return the file that :func:`patched` writes, parsed again."""
     return _Patched(model, patch, dict(metadata or {})).model()
 
 
@@ -170,7 +164,7 @@ class _Patched:
         self._contents: dict[tuple[int, ...], int] = {}
 
     def model(self) -> TfliteModel:
-        """Return the file, read again and compared."""
+        """Return the file, read again."""
         self._read_codes()
         tensors = [self._tensor(number) for number in self._order]
         operators = [self._operator(step) for step in self._patch.steps]
@@ -193,9 +187,7 @@ class _Patched:
         if ModelField.METADATA not in changes and ModelField.METADATA in self._root:
             changes[ModelField.METADATA] = []
         root = copied(self._root, MODEL_SCALARS, len(ModelField), changes)
-        written = parse(written_before(root, IDENTIFIER, self._model.data))
-        self._compare(written)
-        return written
+        return parse(written_before(root, IDENTIFIER, self._model.data))
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -301,7 +293,7 @@ class _Patched:
             OperatorField.OPCODE_INDEX: Scalar("I", self._code(mover.name, version)),
             OperatorField.INPUTS: self._numbers(self._places(step.inputs)),
             OperatorField.OUTPUTS: self._numbers(self._places((step.output,))),
-            OperatorField.OPTIONS_TYPE: Scalar("B", int(mover.options)),
+            OperatorField.OPTIONS_TYPE: Scalar("B", mover.options),
             OperatorField.OPTIONS: options,
         }
 
@@ -317,13 +309,9 @@ class _Patched:
     def _read_codes(self) -> None:
         """Note which builtin operators the file names already."""
         for index, table in enumerate(self._root.tables(ModelField.OPERATOR_CODES, "code")):
-            code = max(
-                table.number(OperatorCodeField.CODE, "i"),
-                table.number(OperatorCodeField.DEPRECATED_CODE, "b"),
-            )
-            version = table.number(OperatorCodeField.VERSION, "i", 1)
-            if 0 <= code < len(OPERATORS) and code != CUSTOM:
-                self._known_codes.setdefault((OPERATORS[code], version), index)
+            name, is_custom, version = code_of(table)
+            if not is_custom:
+                self._known_codes.setdefault((name, version), index)
 
     def _code(self, name: str, version: int) -> int:
         """Return an operator code's position; add the code if missing."""
@@ -383,54 +371,3 @@ class _Patched:
                 copied(table, _SIGNATURE_SCALARS, 5, changes) if changes else Old(table.at)
             )
         return found
-
-    # -- comparison ---------------------------------------------------------------------------
-
-    def _compare(self, written: TfliteModel) -> None:
-        """Refuse a written file that does not match the model and the patch."""
-        model, main = self._model, written.subgraphs[0]
-        old_tensors = all(
-            main.tensors[place] == self._main.tensors[number]
-            for place, number in enumerate(self._order)
-            if not self._patch.is_new(number)
-        )
-        new_tensors = all(
-            self._says(written, main.tensors[place], self._patch.new(number))
-            for place, number in enumerate(self._order)
-            if self._patch.is_new(number)
-        )
-        data = all(
-            model.content(index) == written.content(index) for index in range(len(model.buffers))
-        )
-        rest = (
-            model.subgraphs[1:] == written.subgraphs[1:]
-            and len(main.operators) == len(self._patch.steps)
-            and main.inputs == self._places(self._main.inputs)
-            and main.outputs == self._places(self._main.outputs)
-            and len(written.signatures) == len(model.signatures)
-            and model.description == written.description
-        )
-        operators = all(
-            step.operator < len(self._main.operators)
-            and operator.name == self._main.operators[step.operator].name
-            and operator.version == self._main.operators[step.operator].version
-            for step, operator in zip(self._patch.steps, main.operators, strict=False)
-            if not isinstance(step, Moved)
-        )
-        if not (old_tensors and new_tensors and data and rest and operators):
-            raise InternalError("the rewritten file does not say what the model and patch say")
-
-    def _says(
-        self, written: TfliteModel, tensor: TfliteTensor, new: NewTensor | NewConstant
-    ) -> bool:
-        """Return whether a written tensor matches the patch's new tensor."""
-        if isinstance(new, NewConstant):
-            content = struct.pack(f"<{len(new.values)}i", *new.values)
-            return written.content(tensor.buffer) == content and tensor.shape == new.shape
-        like = self._main.tensors[new.like]
-        return (
-            tensor.shape == new.shape
-            and tensor.type == like.type
-            and tensor.quantization == like.quantization
-            and not written.is_constant(tensor)
-        )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from arenaplan._core import PlacedWorkspace, Placement, Plan
+from arenaplan.base.errors import fault
 from arenaplan.graph import Graph
 
 _LONGEST: Final = 56
@@ -91,6 +93,26 @@ def prefix_of(name: str) -> str:
     """Return the identifier prefix for a header, from a name."""
     prefix = next(identifiers([name]))
     return f"MODEL_{prefix}" if prefix[0].isdigit() else prefix
+
+
+def checked_sections(sections: Mapping[str, str] | None, plan: Plan) -> Mapping[str, str]:
+    """
+    Return linker sections by space name.
+
+    Raises
+    ------
+    GraphError
+        If the plan has no such space, or a name could end the enclosing string.
+    """
+    known = [space.name for space in plan.spaces]
+    for space, section in (sections or {}).items():
+        if space not in known:
+            raise fault(
+                "InvalidName", f"the plan has no space {space!r}; it has {', '.join(known)}"
+            )
+        if not re.fullmatch(r"[A-Za-z0-9._$,-]+", section):
+            raise fault("InvalidName", f"{section!r} is not a linker section name")
+    return sections or {}
 
 
 def guarded(prefix: str, kind: str, head: Sequence[str], body: Sequence[str]) -> str:

@@ -13,13 +13,10 @@ bytes are found by replaying the runtime's planner on the plan.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from arenaplan import _core
 from arenaplan._core import Plan
 from arenaplan.base.errors import (
     InternalError,
@@ -32,8 +29,8 @@ from arenaplan.base.quoting import quoted
 from arenaplan.deploy.export.operator_order import better_order, reordered
 from arenaplan.deploy.export.rewritten_file import with_metadata
 from arenaplan.planner.planning import plan
-from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
-from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
+from arenaplan.tflite.reader.offline import METADATA_NAME, packed_offsets, read_offsets
+from arenaplan.tflite.reader.tflite_model import TfliteModel, parse
 from arenaplan.tflite.reader.tflite_tensors import unique_names
 from arenaplan.tflite.reader.timeline import (
     ALIGNMENT,
@@ -52,7 +49,6 @@ from arenaplan.tflite.runtime.arena import (
 from arenaplan.tflite.runtime.build import REFERENCE, Build
 from arenaplan.tflite.runtime.greedy import ONLINE
 
-_VERSION: Final = 1
 _MAX_OFFSET: Final = 2**31 - 1
 
 
@@ -137,36 +133,34 @@ def plan_tflm(model: TfliteModel, *, always: bool = False, build: Build = REFERE
     boxes = with_scratch(timeline, operator_costs(model, build))
     before = total(model, build=build)
     best = _planned(timeline, build, boxes)
-    found = [_replayed(model, timeline, build, best)]
-    if found[0].head > best.arena_bytes and len(boxes) > len(timeline.boxes):
+    found = [_per_tensor(timeline, best)]
+    arenas = [total(model, found[0], build=build)]
+    if arenas[0].head > best.arena_bytes and len(boxes) > len(timeline.boxes):
         # First fit found no room for some scratch memory; tensors packed alone may leave more.
-        alone = _planned(timeline, build)
-        found.append(_replayed(model, timeline, build, alone))
-    if build.shares and min(each.head for each in found) > best.lower_bound:
+        found.append(_per_tensor(timeline, _planned(timeline, build)))
+    arenas += [total(model, each, build=build) for each in found[1:]]
+    if build.shares and min(arena.head for arena in arenas) > best.lower_bound:
         # The search is not complete: shared bytes hold boxes together, which can block a packing.
-        apart = _planned(timeline_of(model), build, boxes)
-        found.append(_replayed(model, timeline, build, apart))
+        found.append(_per_tensor(timeline, _planned(timeline_of(model), build, boxes)))
     own = plan_inside(model, build)
     if own is not None:
-        placed = [own[box.tensor] for box in timeline.boxes]
-        found.append(_Replayed(total(model, own, build=build), placed))
+        found.append(list(own))
+    arenas += [total(model, each, build=build) for each in found[len(arenas) :]]
     # On a tie, the first wins: an existing plan is kept only if that plan needs fewer bytes.
-    after, offsets = min(found, key=lambda each: each.head)
-    is_kept = own is not None and after is found[-1].arena
+    after, fixed = min(zip(arenas, found, strict=True), key=lambda pair: pair[0].head)
+    is_kept = own is not None and fixed is found[-1]
     bound = best.lower_bound
     if is_kept and after.head < bound:
         # Tensor parts die early in such a plan; only a single whole tensor is certain.
         bound = max((box.size for box in boxes), default=0)
-    is_better = after.head < before.head and _saves(
-        model, model, _per_tensor(timeline, offsets), build
-    )
+    is_better = after.head < before.head and _saves(model, model, fixed, build)
     pinned = always or (is_better and not before.unknown)
     if after.head > _MAX_OFFSET:
         raise fault(
             "SizeOverflow",
             f"the runtime's offsets have 31 bits; the arena needs {after.head} bytes",
         )
-    every = _per_tensor(timeline, offsets) if pinned else [ONLINE] * timeline.tensors
+    every = fixed if pinned else [ONLINE] * timeline.tensors
     if not is_kept:
         check_offsets(timeline, every)
     _check_variables(timeline, every)
@@ -180,7 +174,7 @@ def plan_tflm(model: TfliteModel, *, always: bool = False, build: Build = REFERE
         lower_bound=bound,
         status="optimal" if is_optimal else "feasible",
         pinned=pinned,
-        offsets_of_boxes=tuple(offsets),
+        offsets_of_boxes=tuple(fixed[box.tensor] for box in timeline.boxes),
         build=build,
         is_kept=is_kept and pinned,
     )
@@ -257,24 +251,6 @@ def _planned(timeline: Timeline, build: Build, boxes: Sequence[Box] | None = Non
     return plan(graph)
 
 
-class _Replayed(NamedTuple):
-    """The arena that the runtime makes from a plan."""
-
-    arena: ArenaTotal
-    offsets: list[int]
-    """The plan's box offsets."""
-
-    @property
-    def head(self) -> int:
-        return self.arena.head
-
-
-def _replayed(model: TfliteModel, timeline: Timeline, build: Build, best: Plan) -> _Replayed:
-    """Return the arena that the runtime makes from a plan."""
-    offsets = _box_offsets(best, timeline)
-    return _Replayed(total(model, _per_tensor(timeline, offsets), build=build), offsets)
-
-
 def _saves(old: TfliteModel, new: TfliteModel, offsets: Sequence[int], build: Build) -> bool:
     """
     Return whether ``new`` with offsets needs a smaller whole arena than ``old`` without.
@@ -288,11 +264,12 @@ def _saves(old: TfliteModel, new: TfliteModel, offsets: Sequence[int], build: Bu
     )
 
 
-def _per_tensor(timeline: Timeline, offsets: Sequence[int]) -> list[int]:
-    """Return every tensor's offset from the box offsets."""
+def _per_tensor(timeline: Timeline, best: Plan) -> list[int]:
+    """Return every tensor's offset in a plan for the graph from :func:`graph_of_timeline`."""
     every = [ONLINE] * timeline.tensors
-    for box, offset in zip(timeline.boxes, offsets, strict=True):
-        every[box.tensor] = offset
+    for box, place in zip(timeline.boxes, best.placements, strict=False):
+        if place is not None:
+            every[box.tensor] = place.offset
     return every
 
 
@@ -394,48 +371,13 @@ def embed(model: TfliteModel, offsets: Sequence[int], build: Build = REFERENCE) 
     check_plan(model, offsets, build, is_own=is_own)
     timeline = timeline_of(model)
     _check_variables(timeline, offsets)
-    content = struct.pack(
-        f"<3i{len(offsets)}i", _VERSION, len(model.subgraphs), len(offsets), *offsets
-    )
+    content = packed_offsets(offsets, len(model.subgraphs))
     data = with_metadata(model, METADATA_NAME, content)
     written = parse(data)
     if not _says_the_same(model, written) or read_offsets(written) != tuple(offsets):
         raise InternalError("the file with the plan does not say what the model said")
     check_plan(written, offsets, build, is_own=is_own)
     return data
-
-
-def export_tflm(
-    source: Source, target: Path, *, always: bool = False, build: Build = REFERENCE
-) -> TflmPlan:
-    """
-    Write the model in ``source``, with a plan inside, to ``target``.
-
-    The file is complete and checked before ``target`` is replaced; ``target`` may be ``source``.
-    Everything except the plan is kept byte for byte. If another operator order needs fewer bytes,
-    the file has that order.
-
-    Parameters
-    ----------
-    source : path or bytes
-        A TFLite model. A plan already in the model is replaced.
-    target : Path
-        The file to write.
-    always : bool, default False
-        Whether to decide offsets even if the runtime's own planner needs no more bytes.
-    build : Build, optional
-        The runtime's build.
-
-    Returns
-    -------
-    TflmPlan
-        The written plan, with the gain.
-    """
-    data, _ = read_bytes(source)
-    model = parse(data)
-    model, result = plan_in_best_order(model, always=always, build=build)
-    _core.write_files([(target, embed(model, result.offsets, build))])
-    return result
 
 
 def check_offsets(timeline: Timeline, offsets: Sequence[int]) -> None:
@@ -594,16 +536,6 @@ def _check_variables(timeline: Timeline, offsets: Sequence[int]) -> None:
                 f"TensorFlow Lite Micro would mistake variable {index} of subgraph {subgraph} for "
                 "a planned tensor of the first; such models cannot bring a plan"
             )
-
-
-def _box_offsets(best: Plan, timeline: Timeline) -> list[int]:
-    """Return every box's offset in a plan for the graph from :func:`graph_of_timeline`."""
-    offsets = []
-    for position, place in enumerate(best.placements[: len(timeline.boxes)]):
-        if place is None:
-            raise InternalError(f"box {position} has no place")
-        offsets.append(place.offset)
-    return offsets
 
 
 def _named_places(given: Plan) -> list[tuple[str, int]]:

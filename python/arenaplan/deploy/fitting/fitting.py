@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
 from time import monotonic
-from typing import Final
+from typing import Final, TypeAlias
 
 from arenaplan.base.errors import InternalError, PlannerError, UnsupportedModel
 from arenaplan.base.progress import Progress, Watch, checked_seconds
 from arenaplan.base.quoting import listed
 from arenaplan.deploy.export.operator_order import better_order, reordered
-from arenaplan.deploy.export.patched import order_of_tensors, patched_model
+from arenaplan.deploy.export.patched import patched
 from arenaplan.deploy.export.tflm import embed, plan_in_best_order
 from arenaplan.deploy.fitting.fit_options import FitOptions
 from arenaplan.tflite.proving.prover import proven_plan
-from arenaplan.tflite.reader.offline import METADATA_NAME, read_offsets
+from arenaplan.tflite.reader.offline import METADATA_NAME, packed_offsets, read_offsets
 from arenaplan.tflite.reader.tflite_model import Source, TfliteModel, parse, read_bytes
 from arenaplan.tflite.reader.tflite_rows import program_of
 from arenaplan.tflite.rewrite.frontier import Frontier, RegionChoice, frontier
-from arenaplan.tflite.rewrite.patch import Moved, NewConstant, NewTensor, Patch
-from arenaplan.tflite.rewrite.patch_layout import layout_of_patch
+from arenaplan.tflite.rewrite.patch import Moved, NewTensor, Patch
 from arenaplan.tflite.rewrite.place import Placed, place
 from arenaplan.tflite.rewrite.program import OperatorProgram
 from arenaplan.tflite.rewrite.region_costs import TailCosts
 from arenaplan.tflite.rewrite.strip_patches import patch_of
 from arenaplan.tflite.rewrite.strip_regions import SplitRegion, even_cuts, scope_of
-from arenaplan.tflite.rewrite.tensor_groups import UNIT, GroupLayout, groups_of, live_bytes
+from arenaplan.tflite.rewrite.tensor_groups import UNIT, groups_of, live_bytes
 from arenaplan.tflite.runtime import ArenaTotal, Build, total
 from arenaplan.tflite.runtime.greedy import ONLINE
 from arenaplan.tflite.runtime.struct_layout import struct as struct_of
@@ -253,23 +251,17 @@ def rewritten(
 
 @dataclass(frozen=True, slots=True)
 class _Examined:
-    """A rewrite that was written and placed."""
+    """A rewrite whose tensors were placed."""
 
     regions: tuple[SplitRegion, ...]
     patch: Patch
-    model: TfliteModel
     offsets: tuple[int, ...]
     placed: Placed
     arena: ArenaTotal
 
 
-@dataclass(frozen=True, slots=True)
-class _Sketch:
-    """A choice whose tensors were placed."""
-
-    choice: RegionChoice
-    total: int
-    """Arena bytes, up to rounding."""
+_Way: TypeAlias = "tuple[tuple[SplitRegion, ...], int]"
+"""Regions, and the effort with which their tensors are placed."""
 
 
 class _Search:
@@ -289,13 +281,13 @@ class _Search:
         self._done = 0
         self._smallest: int | None = None
         self._model = model
+        self._placed: dict[_Way, tuple[Patch, TfliteModel, Placed]] = {}
         if any(tensor.is_variable for graph in model.subgraphs[1:] for tensor in graph.tensors):
             raise UnsupportedModel(
                 "a called subgraph has variables, for which TensorFlow Lite Micro would take "
                 "offsets of the main one"
             )
         self._program = program_of(model, shares=options.build.shares)
-        self._layout = layout_of(model, shares=options.build.shares, overlap=options.overlap)
         self._before = total(model, read_offsets(model), build=options.build)
         if self._before.unknown:
             raise UnsupportedModel(
@@ -334,6 +326,7 @@ class _Search:
         # With another pointer size, runtime structures have other sizes, which changes the choice.
         twin = replace(self.options, pointer=96 - self.options.pointer)
         other = _Search(self._model, twin, self._watch, tells=False)
+        other._placed = self._placed  # Places do not depend on pointers.
         finalists += other._finalists(other._frontier())
         finals: list[_Examined] = []
         for regions in dict.fromkeys(finalists):
@@ -350,15 +343,16 @@ class _Search:
 
     def _finalists(self, found: Frontier) -> list[tuple[SplitRegion, ...]]:
         """Return the rewrites that need the fewest bytes with tensors placed quickly."""
-        sketches: list[_Sketch] = []
+        sketches: list[tuple[int, int, RegionChoice]] = []
         for choice in islice(filter(self._is_fast, found.choices), self._most()):
-            best = min((sketch.total for sketch in sketches), default=None)
+            best = min((sketch[0] for sketch in sketches), default=None)
             if best is None or self._bytes(choice) < best:
-                sketches.append(self._sketched(choice, self._first_effort))
-                if self._tell("sketch", sketches[-1].total, found.bound):
+                size = self.examined(choice.regions, self._first_effort).arena.total
+                sketches.append((size, choice.work, choice))
+                if self._tell("sketch", size, found.bound):
                     break
-        sketches.sort(key=lambda sketch: (sketch.total, sketch.choice.work))
-        return [sketch.choice.regions for sketch in sketches[:_FINALISTS]]
+        sketches.sort(key=lambda sketch: sketch[:2])
+        return [choice.regions for _, _, choice in sketches[:_FINALISTS]]
 
     def _first_proven(self, finals: Sequence[_Examined], found: Frontier) -> Fit:
         """Return the smallest proven rewrite, or else the model itself."""
@@ -382,9 +376,9 @@ class _Search:
         for choice in sorted(quick, key=lambda c: quick[c]):
             if slowest is not None and quick[choice] > slowest:
                 break
-            sketch = self._sketched(choice, self.options.effort // 2)
-            is_over = self._tell("sketch", sketch.total, found.bound)
-            if sketch.total <= budget + UNIT:
+            size = self.examined(choice.regions, self.options.effort // 2).arena.total
+            is_over = self._tell("sketch", size, found.bound)
+            if size <= budget + UNIT:
                 trial = self.examined(choice.regions, self.options.effort)
                 if trial.arena.total <= budget:
                     return trial
@@ -433,34 +427,19 @@ class _Search:
         """Return the arena bytes for a choice whose tensors leave no gap."""
         return choice.bytes + self._before.tail
 
-    def _laid(self, patch: Patch) -> GroupLayout:
-        """Return the memory of a patch's steps."""
-        overlap = self.options.overlap
-        return layout_of_patch(self._program, self._layout, patch, overlap=overlap)
-
-    def _sketched(self, choice: RegionChoice, effort: int) -> _Sketch:
-        """Place a rewrite's tensors, and add the memory the runtime keeps for operators."""
-        patch = patch_of(self._program, choice.regions)
-        placed = place(self._laid(patch), tries=effort)
-        constants = sum(isinstance(tensor, NewConstant) for tensor in patch.tensors)
-        tail = choice.tail + constants * self._costs.tensor + self._before.tail
-        return _Sketch(choice, placed.head + tail)
-
     def examined(self, regions: tuple[SplitRegion, ...], effort: int) -> _Examined:
         """Write a rewrite, place its tensors, and count the file's arena."""
-        patch = patch_of(self._program, regions)
-        placed = place(self._laid(patch), tries=effort)
-        order = order_of_tensors(self._model, patch)
-        others = self._model.subgraphs[1:]
-        offsets = (
-            *(placed.offsets[number] for number in order),
-            *(ONLINE for graph in others for _ in graph.tensors),
-        )
-        header = (1, len(self._model.subgraphs), len(offsets))
-        content = struct.pack(f"<{len(header) + len(offsets)}i", *header, *offsets)
-        model = patched_model(self._model, patch, {METADATA_NAME: content})
-        arena = total(model, offsets, build=self.options.build)
-        return _Examined(regions, patch, model, offsets, placed, arena)
+        options = self.options
+        if (regions, effort) not in self._placed:
+            patch = patch_of(self._program, regions)
+            model = patched(self._model, patch)
+            layout = layout_of(model, shares=options.build.shares, overlap=options.overlap)
+            self._placed[regions, effort] = patch, model, place(layout, tries=effort)
+        patch, model, placed = self._placed[regions, effort]
+        others = (ONLINE for graph in model.subgraphs[1:] for _ in graph.tensors)
+        offsets = (*placed.offsets, *others)
+        arena = total(model, offsets, build=options.build)
+        return _Examined(regions, patch, offsets, placed, arena)
 
     def finished(self, best: _Examined, found: Frontier | None = None) -> Fit:
         """Return the result: the given file if the rewrite does not need fewer bytes."""
@@ -468,7 +447,8 @@ class _Search:
         is_rewritten = best.arena.total < self._before.total
         new, after = old, self._before
         if is_rewritten:
-            new, after = best.model, best.arena
+            content = packed_offsets(best.offsets, len(old.subgraphs))
+            new, after = patched(old, best.patch, {METADATA_NAME: content}), best.arena
             _prove(old.data, new.data, self.options)
         names = [o.name for o in old.subgraphs[0].operators]
         fresh = [o.name for o in new.subgraphs[0].operators if o.name not in names]
@@ -545,7 +525,7 @@ def _costs(model: TfliteModel, program: OperatorProgram, build: Build) -> TailCo
             continue
         region = SplitRegion(position, position, even_cuts(rows, 2), frozenset({position}))
         try:
-            written = patched_model(model, patch_of(program, [region]))
+            written = patched(model, patch_of(program, [region]))
         except PlannerError:
             continue
         for cost in total(written, build=build).operators:

@@ -2,9 +2,9 @@
 The importer for JAX programs made by ``jax.make_jaxpr``.
 
 :mod:`~arenaplan.formats.jaxpr.jaxpr_walk` inlines calls and merges equal equations,
-:mod:`~arenaplan.formats.jaxpr.fold` joins equations whose intermediate arrays need no bytes,
-:mod:`~arenaplan.formats.jaxpr.jaxpr_donation` gives new contents the bytes of donated arguments,
-and :mod:`~arenaplan.formats.jaxpr.emit` turns each line into a node. A table
+:mod:`~arenaplan.formats.jaxpr.fold` joins equations whose intermediate arrays need no bytes, and
+:mod:`~arenaplan.formats.jaxpr.emit` turns each line into a node, and gives new contents the bytes
+of donated arguments. A table
 (:data:`~arenaplan.formats.jaxpr.jaxpr_operators.OPERATORS`) has the memory effects of primitives,
 and :mod:`~arenaplan.formats.jaxpr.jaxpr_scratch` knows the scratch memory that XLA's compiler
 needs. Loops and branches are nodes, whose bodies are planned separately
@@ -20,11 +20,10 @@ from arenaplan.base.errors import InvalidOption
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.jaxpr.emit import Emitter
 from arenaplan.formats.jaxpr.fold import fold
-from arenaplan.formats.jaxpr.jaxpr_donation import pairs_of_types, write_back
 from arenaplan.formats.jaxpr.jaxpr_program import JaxprArray, JaxprProgram
 from arenaplan.formats.jaxpr.jaxpr_step import JaxprStep, donated_inputs, traced_step
 from arenaplan.formats.jaxpr.jaxpr_walk import JaxprWalk
-from arenaplan.formats.trees import DonatedPair
+from arenaplan.formats.trees import DonatedPair, pairs_of_types
 
 if TYPE_CHECKING:
     from arenaplan.graph import Graph
@@ -93,9 +92,8 @@ def emitted(
         [old for old in olds if old is not None],
         compiles=emitter.compiles,
     )
-    replaced = write_back(program, pairs)
+    emitter.run(program, pairs)
     states = {pair.into for pair in pairs}
-    emitter.run(program, [x for at in states if (x := program.inputs[at]) is not None], replaced)
     for at in sorted(set(donated) - states):
         tensor = program.inputs[at]
         if tensor is not None:

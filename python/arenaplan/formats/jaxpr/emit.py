@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
+from arenaplan.formats.donation import write_back
 from arenaplan.formats.jaxpr.jaxpr_operators import node_effects
-from arenaplan.formats.jaxpr.jaxpr_program import Atom, JaxprArray, JaxprProgram, Line
+from arenaplan.formats.jaxpr.jaxpr_program import (
+    Atom,
+    Equation,
+    JaxprArray,
+    JaxprProgram,
+    Line,
+    Number,
+)
 from arenaplan.formats.jaxpr.jaxpr_scratch import scratch_of
 from arenaplan.formats.jaxpr.jaxpr_work import cost_of
 from arenaplan.formats.named import NamedOp
+from arenaplan.formats.trees import DonatedPair
 from arenaplan.graph import NO_EFFECTS, Effects, Graph, InPlace
 from arenaplan.graph.ops import BITS, Array
 from arenaplan.graph.origin import Origin
@@ -37,34 +46,64 @@ class Emitter:
         self.values: dict[JaxprArray, int] = {}
         """Value index of each array with a value."""
 
-    def run(
-        self,
-        program: JaxprProgram,
-        states: Iterable[JaxprArray] = (),
-        replaced: Iterable[tuple[JaxprArray, JaxprArray]] = (),
-    ) -> None:
+    def run(self, program: JaxprProgram, pairs: Sequence[DonatedPair] = ()) -> None:
         """
-        Declare operands, append nodes, and declare results.
+        Declare operands, append nodes, bind new contents to old ones, and declare results.
 
         Parameters
         ----------
         program : JaxprProgram
-            The program.
-        states : iterable of JaxprArray
-            Inputs whose bytes survive between runs.
-        replaced : iterable of (Tensor, Tensor)
-            States, paired with the arrays that replace their contents.
+            The program; lines that copy are added.
+        pairs : sequence of DonatedPair
+            Outputs paired with the replaced inputs, whose bytes survive between runs.
         """
-        kept = set(states)
+        kept = {program.inputs[pair.into] for pair in pairs}
         for tensor in (*program.constants, *program.inputs):
             if tensor is not None:
                 self._declare(tensor, "", "state" if tensor in kept else tensor.kind)
         for line in program.lines:
             self.append(line)
+        self._replace(program, pairs)
         for position, atom in enumerate(program.outputs):
             self._output(position, atom)
-        for into, value in replaced:
-            self.graph.write_back(self.values[value], self.values[into])
+
+    def _replace(self, program: JaxprProgram, pairs: Sequence[DonatedPair]) -> None:
+        """Bind new contents to the bytes of old contents, with copies where needed."""
+        inputs, outputs = program.inputs, program.outputs
+        changed = [pair for pair in pairs if inputs[pair.into] is not outputs[pair.result]]
+        olds, news = {inputs[pair.into] for pair in changed}, {pair.result for pair in pairs}
+        for position, atom in enumerate(outputs):
+            is_old = atom in olds and position not in news
+            if atom is not None and (
+                is_old or (position in news and not isinstance(atom, JaxprArray))
+            ):
+                outputs[position] = self._copied(program, atom)
+        arrays = {value: array for array, value in self.values.items()}
+
+        def copied(value: int) -> int:
+            made = self._copied(program, arrays[value])
+            arrays[self.values[made]] = made
+            return self.values[made]
+
+        pairs_of_values: dict[int, int] = {}
+        places: dict[int, int] = {}
+        for pair in changed:
+            old, new = inputs[pair.into], outputs[pair.result]
+            if old is not None and isinstance(new, JaxprArray):
+                pairs_of_values[self.values[old]] = self.values[new]
+                places[self.values[old]] = pair.result
+        for into, value in write_back(self.graph, pairs_of_values, copied).items():
+            outputs[places[into]] = arrays[value]
+
+    def _copied(self, program: JaxprProgram, atom: JaxprArray | Number) -> JaxprArray:
+        """Append a line and a node that copy an array or a number, and return the copy."""
+        made = JaxprArray(atom.shape, atom.dtype)
+        is_number = isinstance(atom, Number)
+        params = {"shape": atom.shape} if is_number else {}
+        main = Equation("broadcast_in_dim" if is_number else "copy", [atom], [made], params, None)
+        program.lines.append(Line(main))
+        self.append(program.lines[-1])
+        return made
 
     def append(self, line: Line) -> None:
         """Append a line's node."""

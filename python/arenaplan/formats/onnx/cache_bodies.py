@@ -122,12 +122,19 @@ def widened(body: BodyBuilder, at: int, cache: str, width: int) -> str:
         return cache
     if bits == 4:
         batch, heads = body.dims(3 + at, 4)[:2]
-        low = body("BitwiseAnd", cache, body.constant(15, "uint8"))
-        high = body("BitShift", cache, body.constant(4, "uint8"), direction="RIGHT")
-        last = body.constant([4])
-        pairs = body("Concat", *(body("Unsqueeze", x, last) for x in (low, high)), axis=4)
-        cache = body.reshape(pairs, batch, heads, -1, width)
+        cache = unpacked(body, cache, bits, [batch, heads, -1, width])
     real = body("Cast", cache, to=TensorProto.FLOAT)
     if bits == 4:
         real = body("Sub", real, body.constant(8, "float32"))
     return body("CastLike", body("Mul", real, body.name(12 + at)), body.name(0))
+
+
+def unpacked(body: BodyBuilder, packed: str, bits: int, shape: Sequence[int]) -> str:
+    """Return bytes whose parts along the last axis are elements, the lowest bits first, apart."""
+    last, mask, parts = body.constant([len(shape)]), body.constant((1 << bits) - 1, "uint8"), []
+    for shift in range(0, 8, bits):
+        by = body.constant(shift, "uint8")
+        part = body("BitShift", packed, by, direction="RIGHT") if shift else packed
+        part = body("BitwiseAnd", part, mask) if shift + bits < 8 else part
+        parts.append(body("Unsqueeze", part, last))
+    return body.reshape(body("Concat", *parts, axis=len(shape)), *shape)

@@ -16,7 +16,14 @@ import numpy as np
 from onnx import FunctionProto, TensorProto, helper, numpy_helper
 
 from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
-from arenaplan.formats.onnx.cache_bodies import cached, evicts, narrowed, widened, windowed
+from arenaplan.formats.onnx.cache_bodies import (
+    cached,
+    evicts,
+    narrowed,
+    unpacked,
+    widened,
+    windowed,
+)
 from arenaplan.formats.onnx.fused_bodies import FUSED_BODIES
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
@@ -170,19 +177,40 @@ def _embed_norm(body: BodyBuilder) -> FunctionProto:
     return body.function(y, lengths, total)
 
 
-def _gather_blocks(body: BodyBuilder) -> FunctionProto | None:
-    """Gather elements with a quantized type, and widen the elements."""
-    op = body.op
-    if op.input(0).dtype == "uint8":
-        return None
-    rank, index = len(op.input(0).shape), len(op.input(1).shape)
+def _gather_blocks(body: BodyBuilder) -> FunctionProto:
+    """Gather elements, which may share bytes, and widen the elements."""
+    op, data, index = body.op, body.op.input(0), body.op.input(1).shape
+    rank, width = len(data.shape), op.input(2).shape
     axis = op.axis(op.integer("gather_axis", 0), rank)
     blocked = op.axis(op.integer("quantize_axis", 1), rank)
-    parts = [
-        body("Gather", body.name(position), body.name(1), axis=axis) if body.name(position) else ""
-        for position in (0, 2, 3)
-    ]
-    at, length = blocked if blocked < axis else blocked + index - 1, op.integer("block_size", 128)
+    if blocked == axis:
+        raise op.error(InvalidAttribute, f"blocks and rows are both along axis {blocked}")
+    bits = op.integer("bits", 4) if data.dtype == "uint8" else 0
+    length = op.integer("block_size", 128)
+    if bits not in (0, 2, 4, 8) or length < 1:
+        raise op.error(InvalidAttribute, f"it has blocks of {length} elements with {bits} bits")
+    wanted = [*data.shape[:-1], data.shape[-1] * (8 // (bits or 8))]
+    wanted[blocked] = -(-wanted[blocked] // length)
+    if wanted != [*width]:
+        raise op.error(ShapeMismatch, f"scales of shape {width}, not {tuple(wanted)}")
+
+    def gathered(at: int) -> str:
+        part, known = body("Gather", body.name(at), body.name(1), axis=axis), op.input(at).shape
+        if bits not in (2, 4) or at == 2:
+            return part
+        shape = [*known[:axis], *index, *known[axis + 1 : -1], known[-1] * 8 // bits]
+        part = unpacked(body, part, bits, shape)
+        if at == 0:
+            return part
+        ends = [0], [width[-1]], [len(shape) - 1]
+        return body("Slice", part, *map(body.constant, ends))
+
+    scales = gathered(2)
+    zeros = gathered(3) if body.name(3) else ""
+    if bits and not zeros:
+        zeros = body("Expand", body.constant(1 << bits - 1, "uint8"), body("Shape", scales))
+    at = blocked if blocked < axis else blocked + len(index) - 1
+    parts = gathered(0), scales, zeros
     return body.function(body("DequantizeLinear", *parts, axis=at, block_size=length))
 
 

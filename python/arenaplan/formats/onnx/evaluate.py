@@ -100,12 +100,6 @@ def _power(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]
     return (np.power(base, exponent).astype(base.dtype),)
 
 
-def _mean(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
-    """The mean of several arrays."""
-    given = _present(arrays)
-    return (reduce(np.add, given) / given[0].dtype.type(len(given)),)
-
-
 def _clip(op: Op, arrays: Arrays, results: Sequence[Result]) -> Sequence[Array]:
     """Bounds are attributes in older versions."""
     x = _present(arrays)[0]
@@ -337,7 +331,6 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Log": _plain(np.log),
     "MatMul": _plain(np.matmul),
     "Max": _folding(np.maximum),
-    "Mean": _mean,
     "Min": _folding(np.minimum),
     "Mod": _modulo,
     "Mul": _plain(np.multiply),

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from arenaplan.base.errors import PlannerError, fault
 from arenaplan.base.quoting import quoted
@@ -172,7 +172,7 @@ class Folder:
             ) from error
 
 
-def mapped(file: io.FileIO, start: int, length: int) -> tuple[mmap.mmap, int]:
+def mapped(file: BinaryIO, start: int, length: int) -> tuple[mmap.mmap, int]:
     """Map a part of a file, read-only; return the map and the part's start in the map."""
     before = start % mmap.ALLOCATIONGRANULARITY
     whole = mmap.mmap(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto, OperatorSetIdProto, defs
 
 from arenaplan.base.errors import NotAModel, fault
+from arenaplan.base.model_files import opened
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.external import Folder, mapped
 from arenaplan.formats.onnx.lean import LARGE, Content, lean
@@ -41,25 +41,10 @@ def read_model(source: Source) -> tuple[ModelProto, Path | None, Folder]:
     if isinstance(source, bytes):
         return _parse(source, "the data"), None, Folder(None, source)
     path = Path(source)
-    with open(path, "rb", buffering=0, opener=_open_at_once) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise NotAModel(f"{str(path)!r} is not a plain file")
-        if status.st_size > MAX_FILE:
-            raise fault(
-                "ModelTooLarge",
-                f"{str(path)!r} has {status.st_size} bytes; a model without its weights has "
-                f"at most {MAX_FILE}",
-            )
-        content: Content = (
-            file.read() if status.st_size < LARGE else mapped(file, 0, status.st_size)[0]
-        )
+    with opened(path, MAX_FILE) as file:
+        size = os.fstat(file.fileno()).st_size
+        content: Content = file.read() if size < LARGE else mapped(file, 0, size)[0]
         return _parse(content, repr(str(path))), path, Folder(path.absolute().parent, content)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, for example for a pipe's writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _parse(data: Content, what: str) -> ModelProto:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from onnx import AttributeProto, FunctionProto, NodeProto, defs
+from onnx import AttributeProto, FunctionProto, defs
 
 from arenaplan.base.errors import UnsupportedOp
 from arenaplan.formats.onnx.contrib_bodies import BODIES, contrib_body
 from arenaplan.formats.onnx.op import Op
-from arenaplan.formats.onnx.rules.schema_rules import type_of
+from arenaplan.formats.onnx.rules.schema_rules import node_of, type_of
 
 INLINED: Final[Mapping[str, frozenset[str]]] = {
     **{domain: frozenset(names) for domain, names in BODIES.items()},
@@ -69,13 +69,11 @@ def body_of(
         function.ParseFromString(data)
     elif schema.has_context_dependent_function:
         known = [e for e in schema.context_dependent_function_opset_versions if e <= version]
-        inputs = [f"i{slot}" if each else "" for slot, each in enumerate(op.inputs)]
-        node = NodeProto(op_type=op.type, domain=op.domain, input=inputs)
-        node.output.extend(f"o{slot}" if name else "" for slot, name in enumerate(op.outputs))
-        for name, proto in given.items():
-            node.attribute.add().CopyFrom(proto)
-            node.attribute[-1].name = name
-        types = [b"" if each is None else type_of(each).SerializeToString() for each in op.inputs]
+        node = node_of(op, given.items())
+        types = [
+            b"" if each is None else type_of(each.dtype, each.shape).SerializeToString()
+            for each in op.inputs
+        ]
         data = schema.get_context_dependent_function_with_opset_version(
             max(known, default=schema.since_version), node.SerializeToString(), types
         )

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
+from arenaplan.base.free_names import free_name
 from arenaplan.formats.onnx.node_order import BRANCHING, captured
 from arenaplan.formats.onnx.op import Scope
 from arenaplan.formats.onnx.rules.contrib_rules import MICROSOFT
@@ -305,10 +306,7 @@ class _Replacing:
 
     def _fresh(self, name: str) -> str:
         """Return a new name similar to an existing name."""
-        fresh, number = name, 0
-        while fresh in self._taken:
-            number += 1
-            fresh = f"{name}{number}"
+        fresh = free_name(name, self._taken)
         self._taken.add(fresh)
         return fresh
 

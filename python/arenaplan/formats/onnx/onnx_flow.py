@@ -519,13 +519,7 @@ def _unrolled(
     for at, rows in enumerate(joined):
         if not rows:
             raise error  # Without rows, a stacked result's shape is unknown.
-        name = f"{prefix[:64]}/joined.{at}"
-        axis = OnnxOperand(f"{name}.axis", (1,), "int64", np.array([0]), True)
-        parts = [
-            walk.apply("Unsqueeze", [row, axis], walk.unique(f"{name}.{number}"))
-            for number, row in enumerate(rows)
-        ]
-        made.append(walk.apply("Concat", parts, walk.unique(name), axis=0))
+        made.append(walk.stacked(rows, walk.unique(f"{prefix[:64]}/joined.{at}"), 0))
     return made[: len(op.outputs)]
 
 

@@ -111,7 +111,9 @@ class StagedWalk(OnnxWalk):
             elif known.index is not None:
                 self.partial.awaited.add(values[known.index].name)
 
-    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[OnnxOperand | None]:
+    def _results(
+        self, frame: Frame, node: NodeProto, op: Op
+    ) -> Sequence[OnnxOperand | None] | Frame:
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         operands = [known for known in op.inputs if known is not None]
         if subgraphs(node):
@@ -123,6 +125,8 @@ class StagedWalk(OnnxWalk):
                     self._decide(op, names)
                 else:
                     made = super()._results(frame, node, op)
+                    if isinstance(made, Frame):
+                        return made
                     if self._known != NOTHING_KNOWN:
                         self._check_bounds(frame, op, made)
                     return [self._told(each) for each in made]

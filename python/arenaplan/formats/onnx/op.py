@@ -214,6 +214,13 @@ class Op:
         """Return an operand that may be left out."""
         return self.inputs[position] if position < len(self.inputs) else None
 
+    def pair(self, first: int, second: int) -> tuple[OnnxOperand, OnnxOperand]:
+        """Return two required operands with the same element type."""
+        a, b = self.input(first), self.input(second)
+        if a.dtype != b.dtype:
+            raise self.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
+        return a, b
+
     def array(self, position: int) -> np.ndarray:
         """Return a constant operand's data."""
         operand = self.input(position)

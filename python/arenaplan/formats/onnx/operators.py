@@ -171,7 +171,6 @@ OPERATORS: Final[ops.Table[Op]] = {
     "LinearAttention": ops.Loop(3, 1, result=1),
     "MatMul": ops.PRODUCT,
     "Pad": lambda op: ops.Pad(pads(op, len(op.input(0).shape))),
-    "RotaryEmbedding": ops.Loop(0, 1),
     "Slice": lambda op: ops.Slice(slices(op, op.input(0).shape)),
     "Split": lambda op: ops.Split(op.integer("axis", 0), split_sizes(op)),
     "Transpose": _transpose,

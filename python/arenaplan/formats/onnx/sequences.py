@@ -111,11 +111,7 @@ def _concat(walk: OnnxWalk, frame: Frame, op: Op, names: Sequence[str]) -> list[
     is_new = bool(op.integer("new_axis", 0))
     axis = op.axis(op.integer("axis"), len(items[0].shape) + is_new)
     if is_new:
-        where = OnnxOperand(f"{names[0]}.axis", (1,), "int64", np.array([axis]), True)
-        items = tuple(
-            walk.apply("Unsqueeze", [item, where], walk.unique(f"{names[0]}.{number}"))
-            for number, item in enumerate(items)
-        )
+        return [walk.stacked(items, names[0], axis)]
     return [walk.apply("Concat", items, names[0], axis=axis)]
 
 

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any, Final
 
+import numpy as np
 from onnx import FunctionProto
 
-from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
+from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
+from arenaplan.formats.onnx.einsum_body import einsum
 from arenaplan.formats.onnx.operator_body import BodyBuilder, Write
+from arenaplan.formats.onnx.rules.reduce_rules import reduced_axes
 from arenaplan.formats.onnx.symbol_schema import TRAINING
 from arenaplan.formats.onnx.tensors import DTYPE_CODES
 
@@ -40,10 +43,50 @@ def _standardized(body: BodyBuilder) -> FunctionProto:
     centered = body("Sub", x, body("ReduceMean", x, where, keepdims=1))
     squares = body("ReduceSumSquare", centered, where, keepdims=1)
     variance = body("Mul", squares, _like(body, 1 / max(count, 1)))
-    is_zero = body("Equal", variance, _like(body, 0))  # A root has an infinite slope there.
-    root = body("Sqrt", body("Where", is_zero, _like(body, 1), variance))
-    deviation = body("Where", is_zero, _like(body, 0), root)
+    deviation = _root(body, variance, op.input(0).dtype)
     return body.function(body("Div", centered, body("Add", deviation, _like(body, 1e-9))))
+
+
+def _sum_of_converted(body: BodyBuilder) -> FunctionProto:
+    """A sum of converted elements, converted again, in a type that holds the sum."""
+    op, x, known = body.op, body.name(0), body.op.input(0)
+    kind, rank = op.type.removeprefix("Reduce"), len(known.shape)
+    axes = reduced_axes(op, rank)
+    is_root = kind not in ("L1", "SumSquare")
+    dtype = known.dtype if known.dtype.startswith("float") else ("float64" if is_root else "")
+    dtype = {"float16": "float32", "bfloat16": "float32"}.get(known.dtype, dtype or known.dtype)
+    if dtype != known.dtype:
+        x = body("Cast", x, to=DTYPE_CODES[dtype])
+
+    def reduced(reduction: str, each: str, keepdims: int) -> str:
+        return body(reduction, each, body.constant(axes), keepdims=keepdims) if axes else each
+
+    keepdims, top = int(op.flag("keepdims", default=True)), ""
+    if kind == "LogSumExp":
+        limits = np.finfo(dtype)  # Infinity minus infinity would be no number.
+        bounds = [body.constant(bound, dtype) for bound in (limits.min, limits.max)]
+        top = body("Clip", reduced("ReduceMax", x, 1), *bounds)
+        x = body("Exp", body("Sub", x, top))
+    elif kind == "L1":
+        x = body("Abs", x)
+    elif kind != "LogSum":
+        x = body("Mul", x, x)
+    y = reduced("ReduceSum", x, keepdims)
+    if is_root:
+        y = _root(body, y, dtype) if kind == "L2" else body("Log", y)
+    if top:
+        kept = body.constant(axes)
+        y = body("Add", y, top if keepdims or not axes else body("Squeeze", top, kept))
+    if dtype != known.dtype:
+        y = body("Cast", y, to=DTYPE_CODES[known.dtype])
+    return body.function(y)
+
+
+def _root(body: BodyBuilder, x: str, dtype: str) -> str:
+    """Return the root of numbers that are not negative, with a slope of 0 at 0."""
+    sign = body("Sign", x)
+    above = body("Max", x, body("Sub", body.constant(1, dtype), sign))
+    return body("Mul", body("Sqrt", above), sign)
 
 
 def _first_maximum(body: BodyBuilder) -> FunctionProto:
@@ -81,6 +124,88 @@ def _blocks(body: BodyBuilder) -> FunctionProto:
         made = n, c * size**2, h // size, w // size
     moved = body("Transpose", body.reshape(body.name(0), *apart), perm=perm)
     return body.function(body.reshape(moved, *made))
+
+
+def _cropped_or_padded(body: BodyBuilder) -> FunctionProto:
+    """Cut as much off both ends of some axes, or add as much, as a shape asks for."""
+    op, shape, axes = body.op, body.op.input(0).shape, body.op.integers("axes")
+    wanted = list(shape)
+    chosen = range(len(shape)) if axes is None else op.axes(axes, len(shape))
+    sizes = op.numbers(1)
+    if len(sizes) != len(chosen):
+        raise op.error(ShapeMismatch, f"shape {sizes} is for {len(chosen)} axes")
+    for axis, size in zip(chosen, sizes, strict=True):
+        wanted[axis] = size
+    pairs = list(zip(shape, wanted, strict=True))
+    cut = [max(have - want, 0) // 2 for have, want in pairs]
+    ends = [first + min(pair) for first, pair in zip(cut, pairs, strict=True)]
+    before = [max(want - have, 0) // 2 for have, want in pairs]
+    after = [max(want - have, 0) - b for (have, want), b in zip(pairs, before, strict=True)]
+    kept = body("Slice", body.name(0), body.constant(cut), body.constant(ends))
+    return body.function(body("Pad", kept, body.constant([*before, *after])))
+
+
+def _grid(body: BodyBuilder) -> FunctionProto:
+    """The positions in a regular grid after an affine transformation."""
+    op, (count, *matrix) = body.op, body.dims(0, 3)
+    batch, _, *space = op.numbers(1)
+    rank = len(space)
+    if (batch, *matrix) != (count, rank, rank + 1):
+        raise op.error(ShapeMismatch, f"{matrix} transformations for a grid {space}")
+    wide = body.reshape(body.name(0), count, *(1 for _ in space), rank, rank + 1)
+    columns = body.split(wide, rank + 2, *(1 for _ in range(rank + 1)))
+    *columns, total = (body.reshape(x, count, *(1 for _ in space), rank) for x in columns)
+    for axis, column in zip(range(rank)[::-1], columns, strict=True):  # The last axis comes first.
+        length = space[axis]
+        line = (np.arange(length) * 2 + 1) / max(length, 1) - 1
+        if op.flag("align_corners"):
+            line = np.linspace(-1, 1, length) if length > 1 else np.full(length, -1.0)
+        shape = [-1, *(1 for _ in range(rank - axis))]
+        step = body.reshape(body.constant(line, op.input(0).dtype), *shape)
+        total = body("Add", total, body("Mul", column, step))
+    return body.function(total)
+
+
+def _turned(body: BodyBuilder) -> FunctionProto:
+    """Turn pairs of elements of each head by angles that depend on the position."""
+    op, shape = body.op, body.op.input(0).shape
+    interleaved, heads = op.flag("interleaved"), op.integer("num_heads", 0)
+    if len(shape) not in (3, 4):
+        raise op.error(ShapeMismatch, f"input 0 of shape {shape} has neither 3 nor 4 dimensions")
+    if len(shape) == 3 and (heads < 1 or shape[2] % heads):
+        raise op.error(InvalidAttribute, f"num_heads is {heads} for {shape[2]} elements")
+    split = shape if len(shape) == 4 else (*shape[:2], heads, shape[2] // heads)
+    width = split[3]
+    pairs, odd = divmod(op.integer("rotary_embedding_dim", 0) or width, 2)
+    if odd or not 0 < 2 * pairs <= width:
+        raise op.error(InvalidOperand, f"{2 * pairs + odd} of {width} elements cannot be turned")
+    x, across = body.reshape(body.name(0), *split), body.constant([1 if len(shape) == 4 else 2])
+    angles = [
+        body("Gather", body.name(at), body.name(3)) if body.name(3) else body.name(at)
+        for at in (1, 2)
+    ]
+    cos, sin = (body("Unsqueeze", angle, across) for angle in angles)
+    left = [width - 2 * pairs] if width > 2 * pairs else []
+    if interleaved:
+        whole, *rest = body.split(x, 3, 2 * pairs, *left)
+        halves = body.split(body.reshape(whole, *split[:3], pairs, 2), 4, 1, 1)
+        first, second = (body.reshape(half, *split[:3], pairs) for half in halves)
+    else:
+        first, second, *rest = body.split(x, 3, pairs, pairs, *left)
+    made = [
+        body("Sub", body("Mul", first, cos), body("Mul", second, sin)),
+        body("Add", body("Mul", second, cos), body("Mul", first, sin)),
+    ]
+    if interleaved:
+        last = body.constant([4])
+        both = body("Concat", *(body("Unsqueeze", half, last) for half in made), axis=4)
+        made = [body.reshape(both, *split[:3], 2 * pairs)]
+    return body.function(body.reshape(body("Concat", *made, *rest, axis=3), *shape))
+
+
+def _mean(body: BodyBuilder) -> FunctionProto:
+    names = [body.name(at) for at in range(len(body.op.inputs))]
+    return body.function(body("Div", body("Sum", *names), _like(body, len(names))))
 
 
 def _swiglu(body: BodyBuilder) -> FunctionProto:
@@ -188,11 +313,18 @@ def _adam(
 
 STANDARD_BODIES: Final[Mapping[str, Mapping[str, Write]]] = {
     "": {
+        "AffineGrid": _grid,
         "Bernoulli": _drawn,
+        "CenterCropPad": _cropped_or_padded,
         "DepthToSpace": _blocks,
+        "Einsum": einsum,
         "Hardmax": _first_maximum,
         "LpNormalization": _divided_by_norm,
+        "Mean": _mean,
         "MeanVarianceNormalization": _standardized,
+        **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceLogSum"), _sum_of_converted),
+        **dict.fromkeys(("ReduceLogSumExp", "ReduceSumSquare"), _sum_of_converted),
+        "RotaryEmbedding": _turned,
         "SpaceToDepth": _blocks,
         "SwiGLU": _swiglu,
     },

@@ -35,7 +35,6 @@ from arenaplan.formats.onnx.dims import Declared, Dim, Dims, declared
 from arenaplan.formats.onnx.evaluate import evaluator_of
 from arenaplan.formats.onnx.external import Folder
 from arenaplan.formats.onnx.file import domain_name, read_versions, version_of
-from arenaplan.formats.onnx.fill import fill
 from arenaplan.formats.onnx.frames import (
     Frame,
     FunctionKey,
@@ -153,7 +152,7 @@ class OnnxWalk:
         types = declared_types(graph.value_info, graph.output)
         nodes = with_narrow_moves(graph, versions.get("", 1))
         nodes, self._twice = with_real_sums(nodes, graph, versions, scope)
-        self._main = Frame(iter(fill(nodes, scope)), scope, scope, versions, types)
+        self._main = Frame(iter(nodes), scope, scope, versions, types)
 
     def _begin(self, graph: Graph, proto: GraphProto, common: Common) -> None:
         """Prepare to build the graph for a graph in the model."""
@@ -313,11 +312,6 @@ class OnnxWalk:
         op = Op(name, kind, domain, version, inputs, outputs, attributes, self._budget)
         op.facts = facts
         op.origin = node_origin(node)
-        if kind in INLINED.get(domain, ()) and not any(isinstance(x, Pending) for x in inputs):
-            given = resolved_attributes(node.attribute, frame.bound)
-            body = body_of(op, given, frame.versions)
-            if body is not None:
-                return self._call(self._functions.define(op, body), frame, node, inputs)
         if domain or kind in BRANCHING:
             if not domain and any(outer not in scope for outer in captured(node)):
                 frame.sort(node)
@@ -329,32 +323,44 @@ class OnnxWalk:
                     tensor = StoredTensor(proto, shown, self._folder)
                     branch.own[inner] = stored_operand(tensor)
                 return self._named(branch)
-            if subgraphs(node) and (domain or kind not in BRANCHING):
+            is_known = kind in INLINED.get(domain, ()) or (kind in BRANCHING and not domain)
+            if subgraphs(node) and not is_known:
                 raise op.error(UnsupportedSubgraph, "it runs a subgraph")
-        for output, operand in zip(outputs, self._results(frame, node, op), strict=True):
+        made = self._results(frame, node, op)
+        if isinstance(made, Frame):
+            return made
+        for output, operand in zip(outputs, made, strict=True):
             if output:
                 self._define(frame, output, operand, node)
         return None
 
-    def _results(self, frame: Frame, node: NodeProto, op: Op) -> Sequence[OnnxOperand | None]:
+    def _results(
+        self, frame: Frame, node: NodeProto, op: Op
+    ) -> Sequence[OnnxOperand | None] | Frame:
         """
         Return a node's results; the node is added to the graph unless the results are constant.
+
+        For an operator that is replaced by a function, return the frame of the function.
         """
         names = op.outputs if frame.place is None else self.names_in(frame, op.outputs)
         self.decider = None
-        if op.type in _SPECIAL and not op.domain:
-            self._has_items = self._has_items or op.type in SEQUENCES
-            try:
+        try:
+            if op.type in INLINED.get(op.domain, ()):
+                given = resolved_attributes(node.attribute, frame.bound)
+                body = body_of(op, given, frame.versions)
+                if body is not None:
+                    made = self._functions.define(op, body)
+                    return self._call(made, frame, node, list(op.inputs))
+            if op.type in _SPECIAL and not op.domain:
+                self._has_items = self._has_items or op.type in SEQUENCES
                 return self.common.flows(self, frame, op, names)
-            except DataDependent as dependent:
-                self.decider = dependent.operand
-                error = dependent.error
-                if error is None:
-                    error = op.error(
-                        UnknownShape,
-                        "it depends on data that is only known when the model runs",
-                    )
-                raise error from None
+        except DataDependent as dependent:
+            self.decider = dependent.operand
+            error = dependent.error
+            if error is None:
+                text = "it depends on data that is only known when the model runs"
+                error = op.error(UnknownShape, text)
+            raise error from None
         if self._has_items and any(isinstance(known, (Items, Absent)) for known in op.inputs):
             if op.type == "Identity":
                 return [op.input(0)]
@@ -488,6 +494,15 @@ class OnnxWalk:
         (made,) = self._fold(op, results, [name]) or self._emit(op, results, [name])
         assert made is not None
         return made
+
+    def stacked(self, rows: Sequence[OnnxOperand], name: str, axis: int) -> OnnxOperand:
+        """Return rows that are joined along a new axis."""
+        where = OnnxOperand(f"{name}.axis", (1,), "int64", np.array([axis]), True)
+        parts = [
+            self.apply("Unsqueeze", [row, where], self.unique(f"{name}.{number}"))
+            for number, row in enumerate(rows)
+        ]
+        return self.apply("Concat", parts, name, axis=axis)
 
     @contextmanager
     def deeper(self, op: Op) -> Iterator[None]:

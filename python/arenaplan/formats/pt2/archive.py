@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import stat
 import zipfile
 import zlib
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from arenaplan.base.errors import NotAModel, fault
+from arenaplan.base.model_files import opened
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes"
 
@@ -38,15 +38,8 @@ def read_graph(source: Source) -> tuple[dict[str, Any], Path | None]:
     if isinstance(source, bytes):
         return _read(io.BytesIO(source), "the data"), None
     path = Path(source)
-    with open(path, "rb", opener=_open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise NotAModel(f"{str(path)!r} is not a plain file")
+    with opened(path) as file:
         return _read(file, repr(str(path))), path
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, for example for a pipe's writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _read(file: Any, what: str) -> dict[str, Any]:

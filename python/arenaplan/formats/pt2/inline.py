@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from arenaplan.base.errors import UnsupportedSubgraph
 from arenaplan.base.quoting import quoted
-from arenaplan.formats.pt2.pt2_program import Argument, Call, Pt2Program
+from arenaplan.formats.pt2.pt2_program import Call, Pt2Program
 
 _WRAPPERS: Final = frozenset(
     f"torch.ops.higher_order.{name}"
@@ -41,7 +40,7 @@ def flatten(program: Pt2Program) -> Pt2Program:
     calls: list[Call] = []
     renamed: dict[str, str] = {}
     for call in program.calls:
-        call = _rename(call, renamed)
+        call = call.reading(renamed)
         if call.target not in _WRAPPERS:
             calls.append(call._replace(graphs=tuple(map(flatten, call.graphs))))
             continue
@@ -54,7 +53,9 @@ def flatten(program: Pt2Program) -> Pt2Program:
         own = {name: f"{what}.{name}" for name in body.tensors if name not in given}
         tensors |= {own[name]: body.tensors[name] for name in own}
         names = given | own
-        calls += [_rename(inner, names, results=True) for inner in body.calls]
+        for inner in body.calls:
+            results = tuple(names.get(name, name) for name in inner.results)
+            calls.append(inner.reading(names)._replace(results=results))
         for result, port in zip(call.results, body.outputs, strict=True):
             renamed[result] = names.get(port.tensor, port.tensor)
     outputs = tuple(
@@ -66,17 +67,3 @@ def flatten(program: Pt2Program) -> Pt2Program:
 def calls_name(call: Call) -> str:
     """Return the name for a node that has none."""
     return call.results[0] if call.results else call.target
-
-
-def _rename(call: Call, names: Mapping[str, str], *, results: bool = False) -> Call:
-    """Return a call that reads, and optionally makes, renamed tensors."""
-    arguments = tuple(
-        Argument(
-            argument.name,
-            tuple(name and names.get(name, name) for name in argument.tensors),
-            argument.value,
-        )
-        for argument in call.arguments
-    )
-    made = tuple(names.get(name, name) for name in call.results) if results else call.results
-    return call._replace(arguments=arguments, results=made)

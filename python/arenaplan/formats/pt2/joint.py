@@ -80,7 +80,7 @@ def without_aliases(
     for call in program.calls:
         source = _same_tensor(call, program)
         if source is None:
-            calls.append(_reading(call, names))
+            calls.append(call.reading(names))
         else:
             names[call.results[0]] = names.get(source, source)
     outputs = tuple(
@@ -111,7 +111,7 @@ def without_expansions(program: Pt2Program) -> Pt2Program:
     for call in program.calls:
         reads = [name for name in call.reads() if name is not None]
         if OPERATORS.get(base_of(call)) is ops.ELEMENTWISE:
-            call = _reading(call, smaller)
+            call = call.reading(smaller)
         elif base_of(call) in _EXPANSIONS and len(reads) == len(call.results) == 1:
             smaller[call.results[0]] = smaller.get(reads[0], reads[0])
         calls.append(call)
@@ -153,14 +153,3 @@ def _readers(program: Pt2Program) -> dict[str, list[Call | None]]:
     for port in program.outputs:
         readers.setdefault(port.tensor, []).append(None)
     return readers
-
-
-def _reading(call: Call, renamed: dict[str, str]) -> Call:
-    """Return a call that reads other tensors."""
-    arguments = tuple(
-        argument._replace(
-            tensors=tuple(name and renamed.get(name, name) for name in argument.tensors)
-        )
-        for argument in call.arguments
-    )
-    return call._replace(arguments=arguments)

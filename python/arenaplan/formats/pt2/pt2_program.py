@@ -54,6 +54,14 @@ class Call(NamedTuple):
         for argument in self.arguments:
             yield from argument.tensors
 
+    def reading(self, names: Mapping[str, str]) -> Call:
+        """Return a call that reads renamed tensors."""
+        arguments = (
+            each._replace(tensors=tuple(name and names.get(name, name) for name in each.tensors))
+            for each in self.arguments
+        )
+        return self._replace(arguments=tuple(arguments))
+
 
 class Port(NamedTuple):
     """A tensor that enters or leaves a program."""

@@ -14,16 +14,17 @@ from arenaplan.base.errors import (
     UnsupportedSubgraph,
     fault,
 )
+from arenaplan.base.free_names import free_name
 from arenaplan.base.quoting import quoted
+from arenaplan.formats.donation import write_back
 from arenaplan.formats.named import NamedOp
 from arenaplan.formats.pt2.inline import calls_name, flatten
 from arenaplan.formats.pt2.joint import cost_of, strided, without_aliases, without_expansions
 from arenaplan.formats.pt2.pt2_dims import SymbolDims
-from arenaplan.formats.pt2.pt2_donation import write_back
 from arenaplan.formats.pt2.pt2_operators import ALIASES, OPERATORS, RANDOM, is_in_place
 from arenaplan.formats.pt2.pt2_program import Call, Pt2Program, Pt2Tensor, Size
-from arenaplan.graph import NO_EFFECTS, Effects, Graph, View
-from arenaplan.graph.ops import BITS, Array, Operands, effects_of, lookup
+from arenaplan.graph import NO_EFFECTS, Effects, Graph, InPlace, View
+from arenaplan.graph.ops import BITS, Array, Operands, effects_of, lookup, roofline
 from arenaplan.graph.sizes import Bind, checked_bytes
 from arenaplan.planner.nested import declare_inner
 
@@ -145,13 +146,29 @@ class _Walk:
             self._value(into, "a donation"): self._value(tensor, "a donation")
             for into, tensor in self._replaced.items()
         }
-        copies = write_back(self._graph, pairs)
-        for port in outputs:
-            value = self._value(port.tensor, "the outputs")
+        results = [self._value(port.tensor, "the outputs") for port in outputs]
+        gone = {into for into, made in pairs.items() if into != made} - {*pairs.values()}
+        copies = {value: self._copied(value) for value in dict.fromkeys(results) if value in gone}
+        bound = write_back(self._graph, pairs, self._copied)
+        kept = {*bound.values()}
+        copies |= {pairs[into]: made for into, made in bound.items() if pairs[into] not in kept}
+        for value in results:
             value = copies.get(value, value)
             if value not in self._graph.outputs:
                 self._graph.output(value)
         return self._graph
+
+    def _copied(self, value: int) -> int:
+        """Append a node that copies a value, and return the copy."""
+        graph, source = self._graph, self._graph.values[value]
+        name = free_name(f"{source.name}_copy", {other.name for other in graph.values})
+        copy = graph.value(name, source.shape, source.dtype)
+        cost = roofline(0, [Array(source.shape, source.dtype, False)] * 2)
+        effects = Effects(in_place=(InPlace(0, 0),), pure=True)
+        graph.append(
+            "clone.default", (value,), (copy,), name=name, effects=effects, domain="aten", cost=cost
+        )
+        return copy
 
     def _last_uses(self) -> dict[str, float]:
         """Return the position of each tensor's last reader."""

@@ -9,9 +9,11 @@ output may overlap the image at a distance.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from arenaplan.graph.effects import NO_EFFECTS, Effects, Flow, Overlap, Window
 from arenaplan.graph.ops.boxes import Box, Footprint, Shapes, Uncuttable, first, is_whole, whole
@@ -128,6 +130,23 @@ class Axis(NamedTuple):
         """Return the input elements that window positions ``[first, stop)`` have at ``tap``."""
         start = first * self.stride + tap * self.dilation - self.before
         return slice(start, start + (stop - first - 1) * self.stride + 1, self.stride)
+
+
+Index: TypeAlias = "tuple[Any, ...]"
+"""An index per axis."""
+
+
+def taps(axes: Sequence[Axis]) -> Iterator[tuple[Index, Index, Index]]:
+    """
+    Yield the elements under a window that are inside the input for some positions.
+
+    Each comes with the input elements, and the window positions that have these elements there.
+    """
+    for tap in product(*(range(axis.kernel) for axis in axes)):
+        spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
+        if all(low < high for low, high in spans):
+            read = [axis.reads(t, *span) for axis, t, span in zip(axes, tap, spans, strict=True)]
+            yield tap, tuple(read), tuple(slice(*span) for span in spans)
 
 
 def same_padding(size: int, stride: int, extent: int) -> int:

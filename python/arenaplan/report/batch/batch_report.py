@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from arenaplan.base.errors import InvalidOption
+from arenaplan.base.quoting import printable
 from arenaplan.report.batch.jobs import Outcome
 
 _NAMES = [each.name for each in fields(Outcome)]
@@ -77,7 +78,7 @@ def _harmless(cell: object) -> object:
     """Return a cell that neither a terminal nor a spreadsheet takes for a command."""
     if not isinstance(cell, str):
         return cell
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in cell)
+    text = printable(cell)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from arenaplan.base.errors import PlannerError, UnknownDim, kind_of
 from arenaplan.base.limits import UNLIMITED, Limits
+from arenaplan.base.model_files import read_once
 from arenaplan.formats import open_model, signatures_for
 from arenaplan.graph import Graph
 from arenaplan.graph.sizes import Bind, OpenBind
 from arenaplan.planner.planning import plan
-from arenaplan.tflite.reader.tflite_model import read_once
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from arenaplan._core import Plan
 from arenaplan.base.amounts import parse_size
@@ -19,7 +17,8 @@ from arenaplan.base.errors import (
 )
 from arenaplan.base.progress import Progress
 from arenaplan.base.quoting import quoted
-from arenaplan.formats import load, suffix_of
+from arenaplan.formats import load
+from arenaplan.formats.runner_bytes import needed_bytes
 from arenaplan.graph.graph import Graph
 from arenaplan.graph.sizes import Bind, Source
 from arenaplan.planner.changes import Place, PlanLayout, SpaceChange, compared
@@ -34,9 +33,6 @@ from arenaplan.planner.planning import plan
 from arenaplan.planner.spaces import ARENA, parse_spaces
 from arenaplan.report.gating.baseline import Baseline, read_baseline
 from arenaplan.report.gating.verdicts import Cause, Gate, GateRow, GrowthCause
-
-if TYPE_CHECKING:
-    from arenaplan.tflite.runtime.build import Build
 
 
 def gate(
@@ -292,44 +288,6 @@ def _part_of(plan: Plan) -> str | None:
     except PartOfModel as error:
         return str(error)
     return None
-
-
-def needed_bytes(
-    source: Source | None, plan: Plan, build: Callable[[str], Build] | None = None
-) -> int:
-    """
-    Return the bytes that a plan's runner needs in one arena, for budgets.
-
-    Parameters
-    ----------
-    source : path or bytes, optional
-        The model file, which decides the bytes TensorFlow Lite Micro needs besides tensors.
-    plan : Plan
-        The plan.
-    build : callable, optional
-        Returns the runtime build for a target name; by default the usual build.
-
-    Raises
-    ------
-    InvalidOption
-        If the plan is for TensorFlow Lite Micro and ``source`` is not a file for the runtime.
-    """
-    if plan.target.runtime != "tflm":
-        return plan.arena_bytes
-    data = source if isinstance(source, bytes | None) else Path(os.fspath(source))
-    if data is None or suffix_of(data) != ".tflite":
-        raise InvalidOption(
-            "option budget: for target tflm the whole arena counts, which only a .tflite file "
-            "tells; give the file, or a budget for another target"
-        )
-    # Other targets do not need the import.
-    from arenaplan.tflite.files import own_arena
-    from arenaplan.tflite.reader.tflite_model import parse, read_bytes
-    from arenaplan.tflite.runtime.build import Build
-
-    name = plan.target.name
-    of_target = Build.of_target(name) if build is None else build(name)
-    return own_arena(parse(read_bytes(data)[0]), of_target).total
 
 
 def _renamed(layout: PlanLayout, name: str) -> PlanLayout:

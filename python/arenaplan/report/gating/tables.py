@@ -7,15 +7,11 @@ from typing import Final
 from xml.etree import ElementTree
 
 from arenaplan.base.arguments import typed
+from arenaplan.base.quoting import printable
 from arenaplan.report.gating.verdicts import Gate, GateRow, GrowthCause
 
 _MOST: Final = 20
 """Most causes in a table."""
-
-
-def printable(name: str) -> str:
-    """Return a name without characters that spoil a line."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
 def table(gate: Gate) -> list[str]:
@@ -113,7 +109,7 @@ def junit(gates: Sequence[Gate]) -> str:
     suites = ElementTree.Element("testsuites", name="arenaplan gate")
     totals = dict.fromkeys(_COUNTS, 0)
     for gate in gates:
-        suite = ElementTree.SubElement(suites, "testsuite", name=_text(gate.model or "model"))
+        suite = ElementTree.SubElement(suites, "testsuite", name=printable(gate.model or "model"))
         cases: list[tuple[str, str | None]] = [("plan", gate.problem)]
         for row in gate.rows:
             sentence = None
@@ -124,13 +120,13 @@ def junit(gates: Sequence[Gate]) -> str:
             case = ElementTree.SubElement(
                 suite,
                 "testcase",
-                classname=_text(f"{gate.model or 'model'} for {gate.target}"),
-                name=_text(name),
+                classname=printable(f"{gate.model or 'model'} for {gate.target}"),
+                name=printable(name),
             )
             if problem is not None:
                 kind = "error" if gate.is_error else "failure"
-                failure = ElementTree.SubElement(case, kind, message=_text(problem))
-                failure.text = _text("\n".join([problem, *table(gate)]))
+                failure = ElementTree.SubElement(case, kind, message=printable(problem, "\n"))
+                failure.text = printable("\n".join([problem, *table(gate)]), "\n")
         failed = sum(problem is not None for _, problem in cases)
         counts = (len(cases), 0 if gate.is_error else failed, failed if gate.is_error else 0)
         for name, count in zip(_COUNTS, counts, strict=True):
@@ -141,8 +137,3 @@ def junit(gates: Sequence[Gate]) -> str:
     ElementTree.indent(suites)
     text = ElementTree.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
-
-
-def _text(text: str) -> str:
-    """Return text that XML can hold."""
-    return "".join(c if c == "\n" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -171,16 +171,6 @@ class DeviceExecutor(Executor):
         """Bytes of the copies and of the scratch memory that nodes on the host have there."""
         return 0 if self._bound is None else self._bound.calls.bytes
 
-    @property
-    def runs(self) -> int:
-        """Number of runs so far; a run that failed does not count."""
-        return self.clock.run
-
-    @property
-    def seed(self) -> int:
-        """Seed for random operators without a seed in the model."""
-        return self.clock.seed
-
     def _let_go(self) -> None:
         self._bound = self._replay = None
 

@@ -173,7 +173,8 @@ class Executor(Tenant, metaclass=ExecutorType):
             threads."""
         if team is not None:
             self.scratch_bytes += team.scratch_bytes
-        setup.program.clock.seed = whole_number(seed, "seed")
+        self.clock = setup.program.clock
+        self.clock.seed = whole_number(seed, "seed")
         self._setup: Setup | None = setup
         arrays = setup.arrays
         self._workers: Workers | None = None
@@ -219,14 +220,12 @@ class Executor(Tenant, metaclass=ExecutorType):
         ArenaError
             If the executor is closed.
         """
-        setup = self._setup
-        if setup is None:
-            raise fault("ArenaState", "this executor is closed")
+        arrays = self._open().arrays
         with self.arena.lease():
             for value in self.graph.values:
-                if value.kind == "state" and value.index in setup.arrays:
+                if value.kind == "state" and value.index in arrays:
                     first = self.graph.initial(value.index)
-                    np.copyto(setup.arrays[value.index], 0 if first is None else first)
+                    np.copyto(arrays[value.index], 0 if first is None else first)
 
     def states(self, *, borrow: bool = False) -> dict[str, np.ndarray]:
         """
@@ -293,33 +292,35 @@ class Executor(Tenant, metaclass=ExecutorType):
                     )
             for name, given in states.items():
                 np.copyto(own[name], given)
-            assert self._setup is not None, "it has states"
-            clock = self._setup.program.clock
             if runs is not None:
-                clock.run = whole_number(runs, "runs")
+                self.clock.run = whole_number(runs, "runs")
             if seed is not None:
-                clock.seed = whole_number(seed, "seed")
+                self.clock.seed = whole_number(seed, "seed")
 
     @property
     def runs(self) -> int:
         """Number of runs so far; a run that failed does not count."""
-        return 0 if self._setup is None else self._setup.program.clock.run
+        return self.clock.run
 
     @property
     def seed(self) -> int:
         """Seed for random operators without a seed in the model."""
-        return 0 if self._setup is None else self._setup.program.clock.seed
+        return self.clock.seed
 
     def _states(self) -> dict[str, np.ndarray]:
         """Return the arrays for all states that a run touches, by name."""
-        setup = self._setup
-        if setup is None:
-            raise fault("ArenaState", "this executor is closed")
+        arrays = self._open().arrays
         return {
-            value.name: setup.arrays[value.index]
+            value.name: arrays[value.index]
             for value in self.graph.values
-            if value.kind == "state" and value.index in setup.arrays
+            if value.kind == "state" and value.index in arrays
         }
+
+    def _open(self) -> Setup:
+        """Return the set-up of an executor that is not closed."""
+        if self._setup is None:
+            raise fault("ArenaState", "this executor is closed")
+        return self._setup
 
     def run(
         self, inputs: Mapping[str, ArrayLike], *, borrow: bool = False, verify: bool = False
@@ -355,18 +356,16 @@ class Executor(Tenant, metaclass=ExecutorType):
         ExecutionError
             If ``verify`` is set and some bytes are wrong.
         """
-        setup = self._setup
-        if setup is None:
-            raise fault("ArenaState", "this executor is closed")
+        setup = self._open()
         with self.arena.lease():
             given = self._unshared(
                 self._as_declared(inputs) or checked_inputs(setup.graph, inputs, self._given)
             )
-            setup.program.clock.run += 1
+            self.clock.run += 1
             try:
                 self._compute(setup, given, verify=verify)
             except BaseException:
-                setup.program.clock.run -= 1
+                self.clock.run -= 1
                 raise
             return {
                 value.name: self._given[value.index]
@@ -401,8 +400,7 @@ class Executor(Tenant, metaclass=ExecutorType):
 
     def _unshared(self, given: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
         """Return the inputs, with copies for arrays that may share memory with the run."""
-        assert self._setup is not None, "a run has begun"
-        memories = self._setup.memories
+        memories = self._open().memories
         for index, array in given.items():
             if any(np.may_share_memory(array, memory) for memory in memories):
                 given[index] = array.copy()

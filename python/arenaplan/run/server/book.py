@@ -18,10 +18,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from arenaplan.base.errors import PlannerError, fault
 from arenaplan.run.server.pages import PageRange, Pages
+from arenaplan.run.server.statistics import ServerStatistics
 
 
 class Signal:
@@ -64,29 +65,6 @@ class MemoryRequest:
     has_left: bool = False
 
 
-@dataclass(slots=True)
-class Counts:
-    """Counts over all requests so far."""
-
-    leases: int = 0
-    reused: int = 0
-    waits: int = 0
-    refused: int = 0
-    peak_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Numbers at a single moment."""
-
-    leased_bytes: int
-    free_bytes: int
-    running: int
-    sessions: int
-    waiting: int
-    counts: Counts = field(default_factory=Counts)
-
-
 class Book:
     """
     The leases, and the queue.
@@ -122,7 +100,7 @@ class Book:
         self._sessions: dict[MemoryRequest, PageRange] = {}
         self._top = pages.size
         """End of the memory that runs may use."""
-        self._counts = Counts()
+        self._counts = dict.fromkeys(("leases", "reused", "waits", "refused", "peak_bytes"), 0)
         self._is_closed = False
         self._idle = threading.Event()
 
@@ -144,7 +122,7 @@ class Book:
         """Take a request that waited too long out of the queue, unless a lease came by now."""
         with self._held():
             if request.lease is None and not request.is_refused and not request.has_left:
-                self._counts.refused += 1
+                self._counts["refused"] += 1
                 self._forget(request)
 
     def trim(self, keep: int) -> int:
@@ -160,23 +138,18 @@ class Book:
                 self._turn_down(request)
         self._idle.wait()
 
-    def moment(self) -> Moment:
-        """Return the current numbers."""
+    def statistics(self, **executors: int) -> ServerStatistics:
+        """Return the current statistics, with those of executors."""
         with self._held():
             leased = sum(each.bytes for each in self._taken())
-            return Moment(
-                leased,
-                max(self._pages.used_bytes - leased, 0),
-                len(self._runs),
-                len(self._sessions),
-                len(self._queue) + len(self._waiting_sessions),
-                Counts(
-                    self._counts.leases,
-                    self._counts.reused,
-                    self._counts.waits,
-                    self._counts.refused,
-                    self._counts.peak_bytes,
-                ),
+            return ServerStatistics(
+                leased_bytes=leased,
+                free_bytes=max(self._pages.used_bytes - leased, 0),
+                running=len(self._runs),
+                sessions=len(self._sessions),
+                waiting=len(self._queue) + len(self._waiting_sessions),
+                **self._counts,
+                **executors,
             )
 
     @property
@@ -223,7 +196,7 @@ class Book:
             self._grant()
             if self._queue or self._waiting_sessions:
                 waiting = self._queue.keys() | self._waiting_sessions.keys()
-                self._counts.waits += sum(request in waiting for request in entered)
+                self._counts["waits"] += sum(request in waiting for request in entered)
             if self._is_closed and not self._runs:
                 self._idle.set()
         except BaseException:
@@ -299,9 +272,9 @@ class Book:
     def _lend(self, request: MemoryRequest, place: PageRange) -> None:
         self._pages.use(place)
         (self._sessions if request.is_session else self._runs)[request] = place
-        self._counts.leases += 1
-        self._counts.reused += place.start in request.prepared
-        self._counts.peak_bytes = max(self._counts.peak_bytes, self._pages.used_bytes)
+        self._counts["leases"] += 1
+        self._counts["reused"] += place.start in request.prepared
+        self._counts["peak_bytes"] = max(self._counts["peak_bytes"], self._pages.used_bytes)
         request.lease = place
         self._signals.append(request)
 

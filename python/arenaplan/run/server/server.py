@@ -281,21 +281,8 @@ class Server:
 
     def statistics(self) -> ServerStatistics:
         """Return the current statistics."""
-        moment = self._book.moment()
-        return ServerStatistics(
-            leased_bytes=moment.leased_bytes,
-            free_bytes=moment.free_bytes,
-            peak_bytes=moment.counts.peak_bytes,
-            leases=moment.counts.leases,
-            reused=moment.counts.reused,
-            prepared=len(self._order),
-            preparations=self._preparations,
-            evicted=self._evicted,
-            waits=moment.counts.waits,
-            refused=moment.counts.refused,
-            waiting=moment.waiting,
-            running=moment.running,
-            sessions=moment.sessions,
+        return self._book.statistics(
+            prepared=len(self._order), preparations=self._preparations, evicted=self._evicted
         )
 
     def trim(self, keep: int | str = 0) -> int:
@@ -457,7 +444,7 @@ class Server:
         """Return the error for a request that got no lease."""
         if request.is_refused:
             return closed()
-        leased = self._book.moment().leased_bytes
+        leased = self._book.statistics().leased_bytes
         kind = "a session" if request.is_session else "a run"
         return fault(
             "PoolBusy",

@@ -45,11 +45,11 @@ class ServerStatistics:
     peak_bytes: int
     leases: int
     reused: int
-    prepared: int
-    preparations: int
-    evicted: int
     waits: int
     refused: int
     waiting: int
     running: int
     sessions: int
+    prepared: int = 0
+    preparations: int = 0
+    evicted: int = 0

@@ -16,7 +16,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from arenaplan.base.errors import UnsupportedModel, fault
-from arenaplan.tflite.proving import proof_pointwise, proof_windows
 from arenaplan.tflite.proving.elements import (
     DOUBT,
     MOST_ELEMENTS,
@@ -27,11 +26,19 @@ from arenaplan.tflite.proving.elements import (
 )
 from arenaplan.tflite.proving.facts import Fact, Key, Operation, SubgraphFacts
 from arenaplan.tflite.proving.guess import Index
+from arenaplan.tflite.proving.proof_calls import (
+    CallRule,
+    ProofCall,
+    Theirs,
+    blank_elements,
+    matched,
+    without_twins,
+)
 from arenaplan.tflite.proving.proof_moves import Move, NotAMove, move_of
-from arenaplan.tflite.proving.proof_pointwise import Pointwise, pointwise_of
-from arenaplan.tflite.proving.proof_windows import ProofWindow, window_of
+from arenaplan.tflite.proving.proof_pointwise import pointwise_of
+from arenaplan.tflite.proving.proof_windows import window_of
 
-Rule: TypeAlias = Literal["same", "window", "elements", "move"]
+Rule: TypeAlias = CallRule | Literal["same", "move"]
 
 _MOST_COMPARED: Final = 8
 """Most calls in the original that a message compares with."""
@@ -111,9 +118,8 @@ class Original:
     """The evaluated original graph, with operators by parameters."""
 
     known: KnownElements
-    windows: dict[Key, list[tuple[int, ProofWindow]]] = field(default_factory=dict)
-    pointwise: dict[Key, list[tuple[int, Pointwise]]] = field(default_factory=dict)
-    same: dict[Key, list[int]] = field(default_factory=dict)
+    calls: dict[Key, list[tuple[int, ProofCall]]] = field(default_factory=lambda: defaultdict(list))
+    same: dict[Key, list[int]] = field(default_factory=lambda: defaultdict(list))
     ordered: list[int] = field(default_factory=list)
     moves: set[int] = field(default_factory=set)
     """Operators that only move elements."""
@@ -123,20 +129,15 @@ def original_of(graph: SubgraphFacts, names: Names) -> Original:
     """Return the original graph, evaluated."""
     known = KnownElements(graph, names)
     found = Original(known)
-    by_window: dict[Key, list[tuple[int, ProofWindow]]] = defaultdict(list)
-    by_element: dict[Key, list[tuple[int, Pointwise]]] = defaultdict(list)
-    by_all: dict[Key, list[int]] = defaultdict(list)
     for number in graph.inputs:
         fact = graph.tensors[number]
         if number not in known.elements and not fact.is_constant:
             known.write(number, names.fresh(fact.name, fact.shape), None)
     for operation in graph.operations:
         moved = _moved(operation, known)
-        window = window_of(operation, graph.tensors)
-        single = pointwise_of(operation, graph.tensors)
-        key = _whole(operation, graph.tensors)
+        call, key = _call_of(operation, graph.tensors), _whole(operation, graph.tensors)
         if isinstance(moved, str):
-            twin = None if operation.is_ordered else _twin(operation, by_all.get(key, ()), known)
+            twin = None if operation.is_ordered else _twin(operation, known, found, key)
             for place, number in enumerate(operation.outputs):
                 fact = graph.tensors[number]
                 if fact.is_variable:
@@ -148,51 +149,61 @@ def original_of(graph: SubgraphFacts, names: Names) -> Original:
                 known.write(number, made, operation)
         else:
             found.moves.add(operation.index)
-        by_all[key].append(operation.index)
-        if window is not None:
-            by_window[window.key].append((operation.index, window))
-        if single is not None:
-            by_element[single.key].append((operation.index, single))
+        found.same[key].append(operation.index)
+        if call is not None:
+            found.calls[call.key].append((operation.index, call))
         if operation.is_ordered:
             found.ordered.append(operation.index)
-    found.windows, found.pointwise, found.same = dict(by_window), dict(by_element), dict(by_all)
     return found
 
 
-def _twin(operation: Operation, others: Sequence[int], known: KnownElements) -> Operation | None:
-    """Return an earlier operator with the same result from the same operands."""
-    for number in others:
-        twin = known.graph.operations[number]
-        if all(
-            mine is None
-            or theirs is None
-            or known.graph.tensors[mine].is_constant
-            or np.array_equal(known.of(mine), known.of(theirs))
-            for mine, theirs in zip(operation.inputs, twin.inputs, strict=True)
-        ):
-            return twin
+def _call_of(operation: Operation, tensors: Sequence[Fact]) -> ProofCall | None:
+    """Return an operator that makes lines of elements, if a rule covers the operator."""
+    return window_of(operation, tensors) or pointwise_of(operation, tensors)
+
+
+def _twin(
+    operation: Operation, known: KnownElements, original: Original, key: Key
+) -> Operation | None:
+    """Return an original operator with the same parameters on equal computed operands."""
+    for number in original.same.get(key, ()):
+        theirs = original.known.graph.operations[number]
+        if _unequal(operation, known, theirs, original.known) is None:
+            return theirs
+    return None
+
+
+def _unequal(
+    operation: Operation, known: KnownElements, theirs: Operation, others: KnownElements
+) -> tuple[int, int] | None:
+    """Return the first computed operand that differs from that of another operator, and that."""
+    for mine, other in zip(operation.inputs, theirs.inputs, strict=True):
+        if mine is None or other is None or known.graph.tensors[mine].is_constant:
+            continue
+        if not np.array_equal(known.of(mine), others.of(other)):
+            return mine, other
     return None
 
 
 def _made(operation: Operation, known: KnownElements, fresh: Elements) -> Elements:
     """Return a result's elements; elements made only from known values are constants."""
-    tensors = known.graph.tensors
-    window, single = window_of(operation, tensors), pointwise_of(operation, tensors)
-    blank = None
-    operands = [i for i in operation.inputs if i is not None]
-    if window is not None:
-        image = known.of(operands[0], operation)
-        blank = proof_windows.blank_windows(image, window, known.names)
-        if known.index(operands[0]).has_twins:
-            fresh = proof_windows.without_twins(image, window, fresh)
+    call = _call_of(operation, known.graph.tensors)
+    if call is None:
+        return fresh
+    numbers = _read(operation, call)
+    operands = [known.of(number, operation) for number in numbers]
+    blank = blank_elements(call, operands, known.names)
+    whole = [known.index(numbers[place]).has_twins for place in call.whole]
+    if not whole or any(whole):
+        fresh = without_twins(call, operands, fresh)
+        if call.rule == "window":
             known.merged.add(operation.outputs[0])
-    elif single is not None:
-        parts = [known.of(i, operation) for i in operands]
-        blank = proof_pointwise.blank_elements(parts, single, known.names)
-        whole = [known.index(i) for i in operands if tensors[i].shape == single.shape]
-        if not whole or any(index.has_twins for index in whole):
-            fresh = proof_pointwise.without_twins(parts, single, fresh)
-    return fresh if blank is None else np.where(blank < 0, blank, fresh)
+    return np.where(blank < 0, blank, fresh)
+
+
+def _read(operation: Operation, call: ProofCall) -> list[int]:
+    """Return the tensors that lines see."""
+    return [number for at in call.reads if (number := operation.inputs[at]) is not None]
 
 
 def _moved(operation: Operation, known: KnownElements) -> Move | str:
@@ -288,12 +299,12 @@ class Derivation:
         if operation.is_ordered:
             self._in_order(operation)
             return
-        tensors = self.known.graph.tensors
-        for number in self.original.same.get(_whole(operation, tensors), ()):
-            if self._reads_the_same(operation, number):
-                self._take(operation, number)
-                return
-        if self._in_windows(operation) or self._by_elements(operation):
+        key = _whole(operation, self.known.graph.tensors)
+        twin = _twin(operation, self.known, self.original, key)
+        if twin is not None:
+            self._take(operation, twin.index)
+            return
+        if self._in_part(operation):
             return
         raise fault("NotProven", f"{operation.text()} {self._refused(operation, moved)}")
 
@@ -304,17 +315,6 @@ class Derivation:
             if not self.known.graph.tensors[mine].is_variable:
                 self.known.write(mine, self.original.known.of(other), operation)
         self.justified.append(Justified(operation.index, "same", number, None))
-
-    def _reads_the_same(self, operation: Operation, number: int) -> bool:
-        """Return whether the computed operands equal an original operator's operands."""
-        theirs = self.original.known.graph.operations[number]
-        return all(
-            mine is None
-            or other is None
-            or self.known.graph.tensors[mine].is_constant
-            or np.array_equal(self.known.of(mine), self.original.known.of(other))
-            for mine, other in zip(operation.inputs, theirs.inputs, strict=True)
-        )
 
     def _in_order(self, operation: Operation) -> None:
         """
@@ -358,69 +358,36 @@ class Derivation:
         self._ordered += 1
         self._take(operation, number)
 
-    def _in_windows(self, operation: Operation) -> bool:
-        """Justify an operator with windows, if it computes part of an original operator."""
-        tensors = self.known.graph.tensors
-        window = window_of(operation, tensors)
-        if window is None or operation.inputs[0] is None:
+    def _in_part(self, operation: Operation) -> bool:
+        """Justify an operator, if it computes part of an original operator."""
+        call = _call_of(operation, self.known.graph.tensors)
+        if call is None:
             return False
-        image = self.known.of(operation.inputs[0], operation)
-        best: tuple[proof_windows.Found, int] | None = None
-        for number, theirs in self.original.windows.get(window.key, ()):
-            old = self.original.known.graph.operations[number]
-            if old.inputs[0] is None:
-                continue
-            call = proof_windows.Theirs(
-                theirs,
-                self.original.known.of(old.inputs[0]),
-                self.original.known.index(old.inputs[0]),
-                self.original.known.of(old.outputs[0]),
-            )
-            found = proof_windows.matched(window, image, call, operation.index, self.known.names)
-            if found is not None and (best is None or found.proven > best[0].proven):
-                best = found, number
-        return best is not None and self._partly(operation, "window", *best)
-
-    def _by_elements(self, operation: Operation) -> bool:
-        """Justify an elementwise operator, if it computes part of an original operator."""
-        single = pointwise_of(operation, self.known.graph.tensors)
-        if single is None:
+        operands = [self.known.of(number, operation) for number in _read(operation, call)]
+        best: tuple[int, Elements, int] | None = None
+        known = self.original.known
+        for number, theirs in self.original.calls.get(call.key, ()):
+            old = known.graph.operations[number]
+            others = _read(old, theirs)
+            sides = list(map(known.of, others)), list(map(known.index, others))
+            original = Theirs(theirs, *sides, known.of(old.outputs[0]))
+            found = matched(call, operands, original, operation.index, self.known.names)
+            proven = -1 if found is None else int((found > DOUBT).sum())
+            if found is not None and (best is None or proven > best[0]):
+                best = proven, found, number
+        if best is None:
             return False
-        operands = [self.known.of(i, operation) for i in operation.inputs if i is not None]
-        best: tuple[proof_windows.Found, int] | None = None
-        for number, theirs in self.original.pointwise.get(single.key, ()):
-            old = self.original.known.graph.operations[number]
-            sources = [
-                (self.original.known.of(i), self.original.known.index(i))
-                for i in old.inputs
-                if i is not None
-            ]
-            result = self.original.known.of(old.outputs[0])
-            made = proof_pointwise.matched(
-                single, theirs, operands, sources, result, operation.index, self.known.names
-            )
-            if made is None:
-                continue
-            found = proof_windows.Found(made, int((made > DOUBT).sum()))
-            if best is None or found.proven > best[0].proven:
-                best = found, number
-        return best is not None and self._partly(operation, "elements", *best)
-
-    def _partly(
-        self, operation: Operation, rule: Rule, found: proof_windows.Found, number: int
-    ) -> bool:
-        """Write a result that is part of an original result."""
-        if not found.proven:
-            doubt = self.known.names.why(int(found.elements.min()))
-            theirs = self.original.known.graph.operations[number]
+        proven, elements, number = best
+        if not proven:
+            doubt = self.known.names.why(int(elements.min()))
             raise fault(
                 "NotProven",
-                f"{operation.text()} has the parameters of {theirs.text()} of the original, but no "
-                f"element of its result is one of the original's: {self._reason(doubt.operator)}"
-                f"{doubt.reason}",
+                f"{operation.text()} has the parameters of {known.graph.operations[number].text()} "
+                "of the original, but no element of its result is one of the original's: "
+                f"{self._reason(doubt.operator)}{doubt.reason}",
             )
-        self.known.write(operation.outputs[0], found.elements, operation)
-        self.justified.append(Justified(operation.index, rule, number, None))
+        self.known.write(operation.outputs[0], elements, operation)
+        self.justified.append(Justified(operation.index, call.rule, number, None))
         return True
 
     # -- messages -----------------------------------------------------------------------------
@@ -455,17 +422,15 @@ class Derivation:
             return f"is not in the original, and only moves no elements: {why_no_move}"
         mine = _whole(operation, self.known.graph.tensors)
         for theirs in others:
+            pair = None
             if _whole(theirs, old.tensors) == mine:
-                for one, other in zip(operation.inputs, theirs.inputs, strict=True):
-                    if one is None or other is None or self.known.graph.tensors[one].is_constant:
-                        continue
-                    seen, wanted = self.known.of(one), self.original.known.of(other)
-                    if not np.array_equal(seen, wanted):
-                        return (
-                            f"is {theirs.text()} of the original on another operand: "
-                            f"{self.known.graph.tensors[one].text()}: "
-                            f"{self._difference(seen, wanted)}"
-                        )
+                pair = _unequal(operation, self.known, theirs, self.original.known)
+            if pair is not None:
+                seen, wanted = self.known.of(pair[0]), self.original.known.of(pair[1])
+                return (
+                    f"is {theirs.text()} of the original on another operand: "
+                    f"{self.known.graph.tensors[pair[0]].text()}: {self._difference(seen, wanted)}"
+                )
         parts = [self._unlike(operation, theirs) for theirs in others[:_MOST_COMPARED]]
         nearest = min(parts, key=len)
         number = others[parts.index(nearest)].index

@@ -13,8 +13,8 @@ from arenaplan.base.errors import UnsupportedDtype, UnsupportedModel, fault
 from arenaplan.base.limits import current, reading, take_node
 from arenaplan.base.quoting import quoted
 from arenaplan.tflite.proving.elements import Shape, item_bytes
-from arenaplan.tflite.proving.known_options import OperatorOptions, decoded
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
+from arenaplan.tflite.reader.operator_options import OperatorOptions, decoded
 from arenaplan.tflite.reader.schema import (
     ModelField,
     OperatorField,
@@ -312,9 +312,9 @@ class _Reader:
             raise UnsupportedModel(f"{what} leaves out an output")
         kind = table.number(OperatorField.OPTIONS_TYPE, "B")
         at = table.target(OperatorField.OPTIONS)
-        options: OperatorOptions | Unread | None
+        options: OperatorOptions | Unread
         options = decoded(kind, table.table(OperatorField.OPTIONS, f"{what}: its options"))
-        if options is None:
+        if not options.is_known:
             options = self._unread(at, what)
         more: object = None
         if _OPTIONS_2 in table or table.number(_KIND_2, "B"):

@@ -107,10 +107,9 @@ def last_reads(operation: Operation, place: int, tensors: Sequence[Fact]) -> Ind
     pixels = (images[:, None] * window.rows.made + rows)[:, :, None] * window.columns.made + columns
     pixels = np.where((rows[:, None] >= 0) & (columns >= 0), pixels, -1)
     depth = y.shape[3]
-    if window.reach == "all":
-        own = np.full(x.shape[3], depth - 1, np.int64)
-    else:
-        own = np.arange(x.shape[3], dtype=np.int64) * window.share + window.share - 1
+    own = np.full(x.shape[3], depth - 1, np.int64)
+    if not window.is_columnar:
+        own = np.arange(x.shape[3], dtype=np.int64) * window.width + window.width - 1
     found = pixels[:, :, :, None] * depth + own
     return np.where(pixels[:, :, :, None] >= 0, found, -1).ravel()
 

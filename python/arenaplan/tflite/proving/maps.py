@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,23 +11,6 @@ from arenaplan.tflite.proving.elements import DOUBT, Elements
 from arenaplan.tflite.proving.guess import Indices
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
-
-
-class IndexRun(NamedTuple):
-    """Neighboring indices along a dimension."""
-
-    kind: str
-    """``"rows"`` from the original tensor, ``"padding"``, or ``"unproven"``."""
-    start: int
-    """First index in the original tensor; 0 if there is none."""
-    length: int
-
-
-class Part(NamedTuple):
-    """A part of an original tensor: a product of runs along every dimension."""
-
-    tensor: int
-    axes: tuple[tuple[IndexRun, ...], ...]
 
 
 class Parts:
@@ -44,9 +27,12 @@ class Parts:
         self._numbers = np.array(numbers, np.int64)
         self._ends = np.array(ends, np.int64).reshape(-1, 3)
 
-    def of(self, elements: Elements) -> Part | None:
+    def of(self, elements: Elements) -> dict[str, Any] | None:
         """
         Return the part that a tensor holds, if all elements come from the same original tensor.
+
+        The part is a product of runs along every dimension: indices in the original tensor from the
+        first to before the last, or the length of ``"padding"`` or of what is ``"unproven"``.
         """
         known = elements[elements >= 0]
         if known.size == 0:
@@ -61,13 +47,13 @@ class Parts:
                 return part
         return None
 
-    def _part(self, number: int, elements: Elements) -> Part | None:
+    def _part(self, number: int, elements: Elements) -> dict[str, Any] | None:
         """Return the part of one tensor that holds all elements."""
         source = self._original.elements[number]
         guesses = self._original.index(number).axes(elements)
         grid = np.ix_(*(np.maximum(guess, 0) for guess in guesses))
         shown = source[grid] == elements
-        axes: list[tuple[IndexRun, ...]] = []
+        axes: list[list[dict[str, int]]] = []
         for axis, guess in enumerate(guesses):
             lines = np.moveaxis(elements, axis, 0).reshape(elements.shape[axis], -1)
             doubtful: Mask = np.all(lines <= DOUBT, axis=1)
@@ -75,19 +61,20 @@ class Parts:
             view = np.moveaxis(shown, axis, 0)
             view[np.flatnonzero(doubtful | blank)] = True
             axes.append(_runs(guess, doubtful, blank))
-        return Part(number, tuple(axes)) if shown.all() else None
+        name = self._original.graph.tensors[number].name
+        return {"tensor": number, "name": name, "axes": axes} if shown.all() else None
 
 
-def _runs(guess: Indices, doubtful: Mask, blank: Mask) -> tuple[IndexRun, ...]:
+def _runs(guess: Indices, doubtful: Mask, blank: Mask) -> list[dict[str, int]]:
     """Return the runs along a dimension."""
-    runs: list[IndexRun] = []
-    for index, place in enumerate(guess):
-        kind = "unproven" if doubtful[index] else "padding" if blank[index] else "rows"
-        start = int(place) if kind == "rows" else 0
-        last = runs[-1] if runs else None
-        follows = last is not None and last.kind == kind
-        if last is not None and follows and (kind != "rows" or last.start + last.length == start):
-            runs[-1] = last._replace(length=last.length + 1)
+    runs: list[dict[str, int]] = []
+    for place, is_doubtful, is_blank in zip(guess.tolist(), doubtful, blank, strict=True):
+        last = runs[-1] if runs else {}
+        kind = "unproven" if is_doubtful else "padding" if is_blank else "to"
+        if kind == "to" and last.get("to") != place:
+            runs.append({"from": place, "to": place + 1})
+        elif kind in last:
+            last[kind] += 1
         else:
-            runs.append(IndexRun(kind, start, 1))
-    return tuple(runs)
+            runs.append({kind: 1})
+    return runs

@@ -11,7 +11,7 @@ from arenaplan.base.errors import fault
 from arenaplan.tflite.proving.derive import Derivation, Justified
 from arenaplan.tflite.proving.elements import DOUBT
 from arenaplan.tflite.proving.facts import File, SubgraphFacts
-from arenaplan.tflite.proving.maps import IndexRun, Part, Parts
+from arenaplan.tflite.proving.maps import Parts
 from arenaplan.tflite.proving.replay import Replayed
 
 FORMAT: Final = "arenaplan-proof"
@@ -66,7 +66,7 @@ def _subgraph(derivation: Derivation) -> dict[str, Any]:
                 "unproven": int((elements <= DOUBT).sum()),
             }
         else:
-            entry["holds"] = _part(part, original.graph)
+            entry["holds"] = part
         tensors.append(entry)
     return {
         "tensors": tensors,
@@ -75,28 +75,9 @@ def _subgraph(derivation: Derivation) -> dict[str, Any]:
             operation.index
             for operation in original.graph.operations
             if operation.index not in {entry.original for entry in derivation.justified}
-            and not _is_moved(derivation, operation.index)
+            and operation.index not in derivation.original.moves
         ],
     }
-
-
-def _is_moved(derivation: Derivation, number: int) -> bool:
-    """Return whether an original operator only moves elements."""
-    return number in derivation.original.moves
-
-
-def _part(part: Part, graph: SubgraphFacts) -> dict[str, Any]:
-    return {
-        "tensor": part.tensor,
-        "name": graph.tensors[part.tensor].name,
-        "axes": [[_run(run) for run in axis] for axis in part.axes],
-    }
-
-
-def _run(run: IndexRun) -> dict[str, int]:
-    if run.kind == "rows":
-        return {"from": run.start, "to": run.start + run.length}
-    return {run.kind: run.length}
 
 
 def _operator(graph: SubgraphFacts, entry: Justified) -> dict[str, Any]:

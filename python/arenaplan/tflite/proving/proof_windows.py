@@ -10,15 +10,16 @@ pooling have no such element.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from arenaplan.tflite.proving.elements import DOUBT, OUTSIDE, Elements, Names, first_twins
+from arenaplan.tflite.proving.elements import OUTSIDE, Elements
 from arenaplan.tflite.proving.facts import Fact, Key, Operation
-from arenaplan.tflite.proving.guess import Index, Indices
+from arenaplan.tflite.proving.guess import Indices
+from arenaplan.tflite.proving.proof_calls import ProofCall, Theirs
 from arenaplan.tflite.proving.proof_moves import zero_of
 
 _SAME: Final = 0
@@ -35,8 +36,6 @@ Weight types by image type. Other combinations are hybrids, whose kernels measur
 
 _MOST_TAPS: Final = 1 << 10
 """Most rows or columns in a window that the rule covers; the work grows with them."""
-
-Reach = Literal["all", "own"]
 
 
 class ProofSide(NamedTuple):
@@ -56,24 +55,82 @@ class ProofSide(NamedTuple):
         return at * self.stride - self.before + tap * self.spread
 
 
-@dataclass(frozen=True)
-class ProofWindow:
-    """An operator with windows."""
+@dataclass(frozen=True, kw_only=True)
+class ProofWindow(ProofCall):
+    """An operator with windows; a line is a pixel, or a pixel's results from an image channel."""
 
-    key: Key
-    """Everything a kernel can see except the image, the padding, and the channel parameters."""
-    channels: tuple[bytes, ...]
-    """Parameters per result channel."""
+    rule = "window"
+
     rows: ProofSide
     columns: ProofSide
-    depth: int
-    """Number of image channels."""
-    reach: Reach
-    """Image channels that a result channel depends on: all, or its own."""
-    share: int
-    """Result channels per image channel, if each result channel has its own."""
     outside: int
     """The element that equals a tap outside the image."""
+
+    @property
+    def sides(self) -> tuple[ProofSide, ProofSide]:
+        """Rows and columns."""
+        return self.rows, self.columns
+
+    def seen(
+        self, operands: Sequence[Elements], places: Sequence[Indices] | None = None
+    ) -> Iterator[Elements]:
+        """Yield what each tap of all windows sees."""
+        (image,) = operands
+        at = places or [np.arange(count) for count in self.lines]
+        if not self.is_columnar:
+            image = image[..., at[3]]
+        pads = [(0, 0)]
+        for side in self.sides:
+            end = (side.made - 1) * side.stride - side.before + (side.taps - 1) * side.spread
+            pads.append((side.before, max(0, end + 1 - side.size)))
+        image = np.pad(image, (*pads, (0, 0)), constant_values=self.outside)
+        for taps in np.ndindex(self.rows.taps, self.columns.taps):
+            down, across = (
+                side.sees(place, tap) + side.before
+                for side, place, tap in zip(self.sides, at[1:3], taps, strict=True)
+            )
+            found = image[np.ix_(at[0], down, across)]
+            yield found if self.is_columnar else found[..., None]
+
+    def guess(self, operands: Sequence[Elements], theirs: Theirs) -> list[Indices] | None:
+        """Return images, rows and columns of windows in phase, and channels that have lines."""
+        batch, down, across, *depth = theirs.indexes[0].axes(operands[0])
+        assert isinstance(theirs.call, ProofWindow)
+        sides = zip((down, across), self.sides, theirs.call.sides, strict=True)
+        return [batch, *(_guess(*side) for side in sides), *([] if self.is_columnar else depth)]
+
+    def results(self, old: ProofCall, places: Sequence[Indices]) -> Indices | None:
+        """Return the channel in the original's result for each channel of the result."""
+        if not self.is_columnar:
+            return super().results(old, places)
+        ((mine,), (theirs,)) = self.groups, old.groups
+        if mine == theirs:
+            return np.arange(self.width)
+        known: dict[bytes, int] = {}
+        for number, part in enumerate(theirs):
+            known.setdefault(part, number)
+        found: list[int] = []
+        for part in mine:
+            following = found[-1] + 1 if found else 0
+            if following < len(theirs) and theirs[following] == part:
+                found.append(following)
+            elif part in known:
+                found.append(known[part])
+            else:
+                return None
+        return np.array(found, np.int64)
+
+    def told(
+        self, where: tuple[int, ...], places: Sequence[Indices], tap: int, said: tuple[str, str]
+    ) -> str:
+        """Return text about a row of windows that see other elements."""
+        mine, row = f"row {where[1]} of its result", int(places[1][where[1]])
+        if row < 0:
+            return f"{mine} is in the phase of no row of the original's result"
+        return (
+            f"{mine} sees {said[0]} at row {tap // self.columns.taps} of its window, and row {row} "
+            f"of the original's result sees {said[1]}"
+        )
 
 
 def window_of(operation: Operation, tensors: Sequence[Fact]) -> ProofWindow | None:
@@ -104,7 +161,34 @@ def _pool(operation: Operation, x: Fact, y: Fact) -> ProofWindow | None:
         return None
     key: Key = (operation.name, operation.version, operation.rest, options.without(0))
     key = (*key, x.encoding, y.encoding)
-    return ProofWindow(key, (b"",) * y.shape[3], *sides, x.shape[3], "own", 1, OUTSIDE)
+    return _window(key, y, sides, ((b"",),) * x.shape[3], OUTSIDE)
+
+
+def _window(
+    key: Key,
+    y: Fact,
+    sides: tuple[ProofSide, ProofSide],
+    groups: tuple[tuple[bytes, ...], ...],
+    outside: int,
+    *,
+    is_columnar: bool = False,
+) -> ProofWindow:
+    """Return an operator whose lines are pixels, or a pixel's results from an image channel."""
+    pixels = y.shape[:3]
+    lines = pixels if is_columnar else (*pixels, len(groups))
+    return ProofWindow(
+        key=key,
+        shape=y.shape,
+        lines=lines,
+        width=y.shape[3] if is_columnar else y.shape[3] // len(groups),
+        reads=(0,),
+        whole=(0,),
+        groups=groups,
+        is_columnar=is_columnar,
+        rows=sides[0],
+        columns=sides[1],
+        outside=outside,
+    )
 
 
 def _pair(operation: Operation, rows: int, columns: int) -> tuple[int, int]:
@@ -152,8 +236,9 @@ def _convolution(
         key = (*key, x.shape[3])
     elif not is_deep:
         key = (*key, x.shape[3], channels)  # A channel's group follows from the channel's number.
-    reach: Reach = "own" if is_deep else "all"
-    return ProofWindow(key, channels, *sides, x.shape[3], reach, share, zero)
+    step = share if is_deep else len(channels)
+    groups = tuple(channels[at : at + step] for at in range(0, len(channels), step))
+    return _window(key, y, sides, groups, zero, is_columnar=not is_deep)
 
 
 def _sides(
@@ -238,205 +323,6 @@ def _per_channel(fact: Fact, count: int) -> list[bytes] | None:
     ]
 
 
-class Found(NamedTuple):
-    """A result's elements, and how many are not in doubt."""
-
-    elements: Elements
-    proven: int
-
-
-class Theirs(NamedTuple):
-    """A call in the original."""
-
-    window: ProofWindow
-    image: Elements
-    places: Index
-    """Places of the image's elements."""
-    result: Elements
-
-
-def matched(
-    new: ProofWindow, image: Elements, theirs: Theirs, operator: int, names: Names
-) -> Found | None:
-    """
-    Return a call's result elements as elements of the original call's result.
-
-    Parameters
-    ----------
-    new : ProofWindow
-        The call.
-    image : Elements
-        The call's image.
-    theirs : Theirs
-        The original call.
-    operator : int
-        The operator, for messages.
-    names : Names
-        Numbers given so far.
-
-    Returns
-    -------
-    Found or None
-        ``None`` if the parameters differ.
-    """
-    old, source, index, result = theirs
-    depth = index.axes(image)[3]
-    channels = _same_channels(new, old, depth)
-    fresh = 0
-    if channels is not None:
-        made, fresh = _by_place(new, image, theirs, channels, operator, names)
-    elif new.key == old.key and new.reach == "own" and index.has_twins:
-        fresh = names.doubt(operator, "its channels are not those of the original")
-        made = np.full((len(image), new.rows.made, new.columns.made, len(new.channels)), fresh)
-    else:
-        return None
-    if fresh and index.has_twins:
-        # An element's first place may differ from the place that the call computes.
-        kinds: dict[tuple[bytes, ...], int] = {}
-        others, mine = _sights(source, old, kinds), _sights(image, new, kinds)
-        _, found = first_twins(others, mine)
-        is_found = (found < len(others)) & (mine > DOUBT).all(axis=1)
-        is_own = channels is None or new.reach == "own"
-        known = (result if is_own else result[..., channels]).reshape(len(others), -1)
-        lines = made.reshape(len(mine), -1)
-        lines = np.where(is_found[:, None], known[np.where(is_found, found, 0)], lines)
-        made = lines.reshape(made.shape)
-    blank = blank_windows(image, new, names)
-    made = np.where(blank < 0, blank, made)
-    return Found(made, int((made > DOUBT).sum()))
-
-
-def _by_place(
-    new: ProofWindow,
-    image: Elements,
-    theirs: Theirs,
-    channels: Indices,
-    operator: int,
-    names: Names,
-) -> tuple[Elements, int]:
-    """Return results of windows that see what the original's windows see, and a doubt, if any."""
-    old, source, index, result = theirs
-    batch, rows, columns, depth = index.axes(image)
-    down = _guess(rows, new.rows, old.rows)
-    across = _guess(columns, new.columns, old.columns)
-    own = depth if new.reach == "own" else np.arange(new.depth)
-    taps = _Taps(image, new), _Taps(source[:, :, :, own], old)
-    shape = (len(batch), new.rows.made, new.columns.made, new.depth)
-    bad = np.zeros(shape, np.int64)
-    fresh = 0
-    images = np.maximum(batch, 0)
-    for tap in range(new.rows.taps):
-        for step in range(new.columns.taps):
-            seen = taps[0].seen(np.arange(len(batch)), None, None, tap, step)
-            wanted = taps[1].seen(images, down, across, tap, step)
-            differs = (seen != wanted) | (seen <= DOUBT)
-            if not differs.any():
-                continue
-            if not fresh and (differs & (seen > DOUBT)).any():
-                fresh = names.doubt(
-                    operator, _told(differs & (seen > DOUBT), seen, wanted, down, tap, names)
-                )
-            bad = np.minimum(bad, np.where(differs, np.where(seen <= DOUBT, seen, fresh), 0))
-    for axis, guess in ((0, batch), (1, down), (2, across)):
-        if (guess < 0).any():
-            fresh = fresh or names.doubt(operator, "its window sees no row of the original's image")
-            where = np.flatnonzero(guess < 0)
-            view = np.moveaxis(bad, axis, 0)
-            view[where] = np.where(view[where] == 0, fresh, view[where])
-    if new.reach == "all":
-        bad = np.broadcast_to(bad.min(axis=3, keepdims=True), (*shape[:3], len(channels)))
-    elif new.share > 1:
-        bad = np.repeat(bad, new.share, axis=3)
-    grid = np.ix_(images, np.maximum(down, 0), np.maximum(across, 0), channels)
-    return np.where(bad < 0, bad, result[grid]), fresh
-
-
-def _sights(image: Elements, window: ProofWindow, kinds: dict[tuple[bytes, ...], int]) -> Elements:
-    """
-    Return, for each group of result elements with equal dependencies, a row with the seen elements.
-
-    Parameters
-    ----------
-    kinds : dict
-        Numbers of channel parameters so far, if each channel has its own image.
-    """
-    taps, images = _Taps(image, window), np.arange(len(image))
-    pairs = [(a, b) for a in range(window.rows.taps) for b in range(window.columns.taps)]
-    seen = np.stack([taps.seen(images, None, None, *pair) for pair in pairs], axis=-1)
-    if window.reach == "all":
-        return seen.reshape(-1, window.depth * len(pairs))
-    groups = [window.channels[at * window.share :][: window.share] for at in range(window.depth)]
-    own = np.array([kinds.setdefault(group, len(kinds)) for group in groups], np.int64)
-    whole = np.concatenate([np.broadcast_to(own[:, None], (*seen.shape[:-1], 1)), seen], axis=-1)
-    return whole.reshape(-1, len(pairs) + 1)
-
-
-def without_twins(image: Elements, window: ProofWindow, fresh: Elements) -> Elements:
-    """
-    Return new elements, with the same number for elements whose windows see the same elements.
-    """
-    (found,) = first_twins(_sights(image, window, {}))
-    made: Elements = fresh.reshape(len(found), -1)[found].reshape(fresh.shape)
-    return made
-
-
-def blank_windows(image: Elements, window: ProofWindow, names: Names) -> Elements:
-    """
-    Return results of windows that see only known values; 0 for all other windows.
-
-    An element's number follows from the parameters and values, not from the place: all rows made
-    from padding are equal.
-    """
-    channels = len(window.channels)
-    shape = (image.shape[0], window.rows.made, window.columns.made, channels)
-    found = np.zeros(shape, np.int64)
-    if (image >= 0).all():
-        return found
-    taps = _Taps(image, window)
-    images = np.arange(shape[0])
-    pairs = [(a, b) for a in range(window.rows.taps) for b in range(window.columns.taps)]
-    is_blank = np.ones(shape[:3], bool)
-    for pair in pairs:
-        seen = taps.seen(images, None, None, *pair)
-        is_blank &= ((seen < 0) & (seen > DOUBT)).all(axis=3)
-    places = np.argwhere(is_blank)
-    if places.size == 0:
-        return found
-    parts = [taps.seen(images, None, None, *pair)[is_blank] for pair in pairs]
-    sights, group = np.unique(np.concatenate(parts, axis=1), axis=0, return_inverse=True)
-    made = [names.derived((window.key, window.channels, s.tobytes()), channels) for s in sights]
-    found[is_blank] = np.stack(made)[group.ravel()]
-    return found
-
-
-def _same_channels(new: ProofWindow, old: ProofWindow, depth: Indices) -> Indices | None:
-    """Return, per channel, the channel in the original's result."""
-    if new.key != old.key:
-        return None
-    if new.reach == "own":
-        if (depth < 0).any():
-            return None
-        share = np.arange(new.share)
-        channels = np.repeat(depth, new.share) * new.share + np.tile(share, new.depth)
-        wanted = tuple(old.channels[channel] for channel in channels)
-        return channels if new.channels == wanted else None
-    if new.channels == old.channels:
-        return np.arange(len(new.channels))
-    known: dict[bytes, int] = {}
-    for number, part in enumerate(old.channels):
-        known.setdefault(part, number)
-    found: list[int] = []
-    for part in new.channels:
-        following = found[-1] + 1 if found else 0
-        if following < len(old.channels) and old.channels[following] == part:
-            found.append(following)
-        elif part in known:
-            found.append(known[part])
-        else:
-            return None
-    return np.array(found, np.int64)
-
-
 def _guess(inside: Indices, new: ProofSide, old: ProofSide) -> Indices:
     """Return, per result row, a candidate row in the original's result."""
     found = np.full(new.made, -1, np.int64)
@@ -449,43 +335,3 @@ def _guess(inside: Indices, new: ProofSide, old: ProofSide) -> Indices:
         fits = (place >= 0) & (phase % old.stride == 0) & (row >= 0) & (row < old.made)
         found = np.where((found < 0) & fits, row, found)
     return found
-
-
-class _Taps:
-    """An image with a border of elements that represent the outside."""
-
-    def __init__(self, image: Elements, window: ProofWindow) -> None:
-        self._window = window
-        pads = [(0, 0)]
-        for side in (window.rows, window.columns):
-            end = (side.made - 1) * side.stride - side.before + (side.taps - 1) * side.spread
-            pads.append((side.before, max(0, end + 1 - side.size)))
-        self._image = np.pad(image, (*pads, (0, 0)), constant_values=window.outside)
-
-    def seen(
-        self, images: Indices, rows: Indices | None, columns: Indices | None, tap: int, step: int
-    ) -> Elements:
-        """Return the elements that one tap of all windows sees."""
-        window = self._window
-        down = self._places(window.rows, rows, tap)
-        across = self._places(window.columns, columns, step)
-        found: Elements = self._image[np.ix_(images, down, across)]
-        return found
-
-    def _places(self, side: ProofSide, at: Indices | None, tap: int) -> Indices:
-        at = np.arange(side.made) if at is None else np.maximum(at, 0)
-        return side.sees(at, tap) + side.before
-
-
-def _told(
-    differs: np.ndarray, seen: Elements, wanted: Elements, down: Indices, tap: int, names: Names
-) -> str:
-    """Return text for the first difference."""
-    where = tuple(int(i) for i in np.argwhere(differs)[0])
-    if down[where[1]] < 0:
-        return f"row {where[1]} of its result is in the phase of no row of the original's result"
-    return (
-        f"row {where[1]} of its result sees {names.told(int(seen[where]))} at row {tap} of its "
-        f"window, and row {int(down[where[1]])} of the original's result sees "
-        f"{names.told(int(wanted[where]))}"
-    )

@@ -16,20 +16,22 @@ import numpy as np
 
 from arenaplan.base.errors import UnsupportedModel
 from arenaplan.graph import Effects, Graph, Overlap, Window
-from arenaplan.graph.ops import BITS, Operands, PixelwiseConvolution, Slide, effects_of
-from arenaplan.graph.ops.window_ops import same_padding
+from arenaplan.graph.ops import BITS, Operands, Pixelwise
 from arenaplan.graph.sizes import Bind
 from arenaplan.tflite.reader.runnable import RunnableWalk
 from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
-from arenaplan.tflite.reader.tflite_operators import ELEMENTWISE, FIRST_OPERAND, TfliteOperand
+from arenaplan.tflite.reader.tflite_operators import (
+    ELEMENTWISE,
+    FIRST_OPERAND,
+    TfliteOperand,
+    canonical,
+)
 from arenaplan.tflite.reader.tflite_tensors import array
 
 _ROWS: Final = 1
 """The dimension of images ``(N, H, W, C)`` in which rows are counted."""
-_SAME, _VALID = 0, 1
-_CONVOLUTIONS: Final = {"CONV_2D": (4, 5), "DEPTHWISE_CONV_2D": (5, 6)}
-"""Slots for the column and row dilation."""
-_POOLS: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"})
+_VALID: Final = 1
+_CONVOLUTIONS: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 _PADS: Final = frozenset({"PAD", "PADV2"})
 
 
@@ -150,12 +152,10 @@ class CodeWalk(RunnableWalk):
 
     def _pads_itself(self, reader: TfliteOperator, made: int) -> bool:
         """Whether an operator is a convolution whose tensor has no padding yet."""
-        slots = _CONVOLUTIONS.get(reader.name)
         return (
-            slots is not None
+            reader.name in _CONVOLUTIONS
             and not reader.is_custom
-            and reader.options is not None
-            and reader.options.number(0, "b") == _VALID
+            and reader.options.number(0) == _VALID
             and reader.inputs[0] == made
             and made not in reader.inputs[1:]
         )
@@ -189,65 +189,25 @@ class CodeWalk(RunnableWalk):
         effects = super()._effects(operator)
         if operator.is_custom or len(operator.outputs) != 1 or not operator.inputs:
             return effects
-        x, y = (
-            None if index is None else self._operands[index]
-            for index in (operator.inputs[0], operator.outputs[0])
-        )
-        if x is None or y is None:
+        inputs, outputs = self._sides(operator)
+        known, y = canonical(operator, inputs, outputs), outputs[0]
+        if inputs[0] is None or y is None:
             return effects
-        if operator.name in _CONVOLUTIONS or operator.name in _POOLS:
-            slides = self._slides(operator, x, y)
-            return effects if slides is None else self._sliding(operator, effects, slides)
+        if isinstance(known, Pixelwise):
+            rows, columns = known.rows, known.columns
+            if operator.inputs[0] in self._padding:
+                before = self._padding[operator.inputs[0]]
+                rows, columns = (
+                    rows._replace(before=before.rows),
+                    columns._replace(before=before.columns),
+                )
+            overlaps = Pixelwise(rows, columns).permissions(Operands(inputs, outputs)).overlaps
+            is_image = _is_image(y) and _is_image(inputs[0])
+            windows = (Window(0, 0, _ROWS, *rows),) if is_image else ()
+            return effects._replace(overlaps=overlaps, windows=windows)
         if operator.name in ELEMENTWISE or operator.name in FIRST_OPERAND:
             return self._elementwise(operator, effects, y)
         return effects._replace(overlaps=())
-
-    def _sliding(
-        self, operator: TfliteOperator, effects: Effects, slides: tuple[Slide, Slide]
-    ) -> Effects:
-        """Return an operator's effects, with windows as in the generated code."""
-        rows, columns = slides
-        inputs, outputs = (
-            [None if index is None else self._operands[index] for index in side]
-            for side in (operator.inputs, operator.outputs)
-        )
-        known = effects_of(PixelwiseConvolution(rows, columns, False), Operands(inputs, outputs))
-        window = Window(0, 0, _ROWS, *rows)
-        windows = (window,) if _is_image(outputs[0]) and _is_image(inputs[0]) else ()
-        return effects._replace(overlaps=known.overlaps, windows=windows)
-
-    def _slides(
-        self, operator: TfliteOperator, x: TfliteOperand, y: TfliteOperand
-    ) -> tuple[Slide, Slide] | None:
-        """Return how windows move over rows and columns, and the rows under a window."""
-        if len(x.shape) != 4 or len(y.shape) != 4 or operator.options is None:
-            return None
-        number = operator.options.number
-        if operator.name in _POOLS:
-            sizes = number(4, "i"), number(3, "i")
-        else:
-            filters = operator.inputs[1]
-            shape = () if filters is None else self._operands[filters].shape
-            slots = _CONVOLUTIONS[operator.name]
-            if len(shape) != 4:
-                return None
-            sizes = (
-                (shape[1] - 1) * number(slots[1], "i", 1) + 1,
-                (shape[2] - 1) * number(slots[0], "i", 1) + 1,
-            )
-        strides = number(2, "i"), number(1, "i")
-        if min(*sizes, *strides) < 1:
-            return None
-        before = [0, 0]
-        if number(0, "b") == _SAME:
-            for at, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
-                dim = x.shape[1 + at]
-                before[at] = same_padding(dim, stride, size) // 2
-        image = operator.inputs[0]
-        if image in self._padding:
-            before = list(self._padding[image])
-        rows, columns = map(Slide, sizes, strides, before)
-        return rows, columns
 
     def _elementwise(self, operator: TfliteOperator, effects: Effects, y: TfliteOperand) -> Effects:
         """Return the effects for an operator that makes elements one after the other."""

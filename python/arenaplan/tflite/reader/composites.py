@@ -52,8 +52,7 @@ def _inlined(model: TfliteModel, number: int, budget: ExpansionBudget) -> Subgra
         if not _is_composite(operator):
             operators.append(operator)
             continue
-        options = operator.options
-        found = 0 if options is None else options.number(CompositeField.SUBGRAPH, "i")
+        found = operator.options.number(CompositeField.SUBGRAPH)
         called = checked_index(found, len(model.subgraphs), f"{COMPOSITE}: its decomposition")
         if called in callers:
             raise UnsupportedSubgraph(f"{COMPOSITE}: subgraph {called} runs itself")

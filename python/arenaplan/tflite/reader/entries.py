@@ -41,12 +41,7 @@ def entries_of(model: TfliteModel) -> Mapping[str, int]:
         if operator.name in CALLS and not operator.is_custom
     ]
     if all(caller.name in _NAMED for caller in callers):
-        called = {
-            caller.options.number(slot, "i")
-            for caller in callers
-            if caller.options is not None
-            for slot in _NAMED[caller.name]
-        }
+        called = {caller.options.number(slot) for caller in callers for slot in _NAMED[caller.name]}
         found |= {*range(1, len(model.subgraphs))} - called
     names: dict[str, int] = {}
     for number in sorted(found):

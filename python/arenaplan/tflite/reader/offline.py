@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from arenaplan.base.errors import fault
 from arenaplan.tflite.reader.tflite_model import TfliteModel
 
 METADATA_NAME: Final = "OfflineMemoryAllocation"
+
+
+_VERSION: Final = 1
+
+
+def packed_offsets(offsets: Sequence[int], subgraphs: int = 1) -> bytes:
+    """Return the metadata that gives the runtime an offset for every tensor; -1 gives none."""
+    return struct.pack(f"<3i{len(offsets)}i", _VERSION, subgraphs, len(offsets), *offsets)
 
 
 def read_offsets(model: TfliteModel) -> tuple[int, ...] | None:

@@ -261,8 +261,7 @@ class RunnableWalk(TfliteWalk):
 
     def _learn(self, operator: TfliteOperator) -> bool:
         """Read a subgraph's assignments to variables; return whether it does nothing else."""
-        options = operator.options
-        index = 0 if options is None else options.number(_SUBGRAPH, "i")
+        index = operator.options.number(_SUBGRAPH)
         if not 0 < index < len(self._model.subgraphs):
             return False
         contents = _contents(self._model, self._model.subgraphs[index])
@@ -300,8 +299,4 @@ def _keep_handle(operator: TfliteOperator, handles: dict[int, Resource]) -> None
     made = operator.outputs[0] if operator.outputs else None
     if made is None:
         return
-    options = operator.options
-    container, name = (
-        "" if options is None else options.string(slot) or "" for slot in (_CONTAINER, _NAME)
-    )
-    handles[made] = Resource(container, name)
+    handles[made] = Resource(*map(operator.options.text, (_CONTAINER, _NAME)))

@@ -129,75 +129,15 @@ COMPOSITE_OPTIONS = 21
 """Options type of composite operators, as numbered in the second options union."""
 
 
-class OptionsType(IntEnum):
-    """Options types that are read, as numbered in the options union."""
-
-    CONV_2D = 1
-    DEPTHWISE_CONV_2D = 2
-    POOL_2D = 5
-    SVDF = 6
-    FULLY_CONNECTED = 8
-    SOFTMAX = 9
-    CONCATENATION = 10
-    ADD = 11
-    L2_NORMALIZATION = 12
-    RESIZE_BILINEAR = 15
-    SPACE_TO_DEPTH = 19
-    MUL = 21
-    GATHER = 23
-    REDUCE = 27
-    SUB = 28
-    DIV = 29
-    STRIDED_SLICE = 32
-    TRANSPOSE_CONV = 49
-    PACK = 59
-    UNPACK = 64
-    UNIDIRECTIONAL_SEQUENCE_LSTM = 71
-    RESIZE_NEAREST_NEIGHBOR = 74
-    LEAKY_RELU = 75
-    MIRROR_PAD = 77
-    IF = 92
-    WHILE = 93
-    DEPTH_TO_SPACE = 94
-    BATCH_MATMUL = 101
-    CUMSUM = 102
-    CALL_ONCE = 103
-    VAR_HANDLE = 111
-
-
-_POOLS = ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D")
-_REDUCTIONS = ("MEAN", "REDUCE_ALL", "REDUCE_MAX", "REDUCE_MIN", "SUM")
-OPTIONS_OF: Mapping[str, OptionsType] = {
-    **{option.name: option for option in OptionsType},
-    **dict.fromkeys(_POOLS, OptionsType.POOL_2D),
-    **dict.fromkeys(_REDUCTIONS, OptionsType.REDUCE),
-}
-"""Required options type per operator, for options that are read."""
-
-DTYPES: Mapping[int, str] = {
-    0: "float32",
-    1: "float16",
-    2: "int32",
-    3: "uint8",
-    4: "int64",
-    6: "bool",
-    7: "int16",
-    8: "complex64",
-    9: "int8",
-    10: "float64",
-    11: "complex128",
-    12: "uint64",
-    13: "int32",  # A resource is a handle: a variable's number.
-    15: "uint32",
-    16: "uint16",
-    17: "int4",
-    18: "bfloat16",
-    19: "int2",
-    20: "uint4",
-    21: "float8_e4m3fn",
-    22: "float8_e5m2",
-}
-"""Element types by code. Strings and variants are absent: their size is not known in advance."""
+_DTYPES = """
+    float32 float16 int32 uint8 int64 - bool int16 complex64 int8 float64 complex128 uint64 int32 -
+    uint32 uint16 int4 bfloat16 int2 uint4 float8_e4m3fn float8_e5m2
+"""
+DTYPES: Mapping[int, str] = {code: name for code, name in enumerate(_DTYPES.split()) if name != "-"}
+"""
+Element types by code; a resource (13) is a handle, the number of a variable. Strings and variants
+are absent: their size is not known in advance.
+"""
 
 _OPERATORS = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE

@@ -202,8 +202,7 @@ def _inside(
 ) -> FlowWalk:
     """Return the walk over a subgraph that an operator names."""
     place, model = walk.place, walk.model
-    options = operator.options
-    found = 0 if options is None else options.number(slot, "i")
+    found = operator.options.number(slot)
     number = checked_index(found, len(model.subgraphs), f"operator {quoted(prefix)}: its subgraph")
     callers = (*place.callers, place.subgraph)
     if number in callers:

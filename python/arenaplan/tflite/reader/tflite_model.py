@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from arenaplan.base.errors import NotAModel, fault
+from arenaplan.base.model_files import read_file
 from arenaplan.base.quoting import quoted
 from arenaplan.graph.ops import Shape
 from arenaplan.tflite.reader.flatbuffer import FlatBuffer, Table
+from arenaplan.tflite.reader.operator_options import OperatorOptions, decoded, required_kind
 from arenaplan.tflite.reader.schema import (
     COMPOSITE,
     COMPOSITE_OPTIONS,
     CUSTOM,
     IDENTIFIER,
     OPERATORS,
-    OPTIONS_OF,
     VERSION,
     BufferField,
+    CompositeField,
     MetadataField,
     ModelField,
     OperatorCodeField,
@@ -80,8 +78,8 @@ class TfliteOperator:
     """Tensors read; ``None`` for an optional operand left out."""
     outputs: tuple[int | None, ...]
     intermediates: tuple[int, ...]
-    options: Table | None = field(compare=False)
-    """Options, for the few operators whose options are read."""
+    options: OperatorOptions
+    """Options, for the few operators whose options are read; else none."""
     has_far_options: bool
     """Whether the operator names file bytes by position."""
     custom_options: bytes = field(default=b"", repr=False)
@@ -164,40 +162,8 @@ def read_bytes(source: Source) -> tuple[bytes, Path | None]:
     """
     if isinstance(source, bytes):
         return source, None
-    path, kept = Path(source), _KEPT.get()
-    if kept is not None and path in kept:
-        return kept[path], path
-    with open(path, "rb", opener=_open_at_once) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise NotAModel(f"{str(path)!r} is not a plain file")
-        if status.st_size > MAX_FILE:
-            raise fault(
-                "ModelTooLarge",
-                f"{str(path)!r} has {status.st_size} bytes; the format allows {MAX_FILE}",
-            )
-        content = file.read()
-    if kept is not None:
-        kept[path] = content
-    return content, path
-
-
-_KEPT: ContextVar[dict[Path, bytes] | None] = ContextVar("arenaplan_kept", default=None)
-
-
-@contextmanager
-def read_once() -> Iterator[None]:
-    """Read each file once in a block, so that all figures are of one content."""
-    token = _KEPT.set({})
-    try:
-        yield
-    finally:
-        _KEPT.reset(token)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting, for example for a pipe's writer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    path = Path(source)
+    return read_file(path, MAX_FILE), path
 
 
 def parse(data: bytes) -> TfliteModel:
@@ -226,7 +192,7 @@ def parse(data: bytes) -> TfliteModel:
     if version != VERSION:
         raise NotAModel(f"the file is of version {version} of the format; known is {VERSION}")
     buffers = tuple(_buffer(table) for table in root.tables(ModelField.BUFFERS, "buffer"))
-    codes = [_code(table) for table in root.tables(ModelField.OPERATOR_CODES, "operator code")]
+    codes = [code_of(table) for table in root.tables(ModelField.OPERATOR_CODES, "operator code")]
     tables = root.tables(ModelField.SUBGRAPHS, "subgraph")
     subgraphs = tuple(_subgraph(table, len(buffers), codes) for table in tables)
     if not subgraphs:
@@ -266,7 +232,7 @@ def _buffer(table: Table) -> FileBuffer:
     return FileBuffer(start, length, is_far=False)
 
 
-def _code(table: Table) -> tuple[str, bool, int]:
+def code_of(table: Table) -> tuple[str, bool, int]:
     """Read an operator's name, whether the operator is custom, and the version."""
     # Codes up to 127 once were a single byte; writers still fill in both fields.
     code = max(
@@ -370,21 +336,23 @@ def _bytes_of(table: Table, slot: int) -> bytes:
     return table.buffer.data[start : start + length]
 
 
-def _options(table: Table, name: str, what: str) -> Table | None:
+def _options(table: Table, name: str, what: str) -> OperatorOptions:
     """Return an operator's options, if options are read for the operator."""
-    expected: int | None = OPTIONS_OF.get(name)
+    expected = required_kind(name)
     kind, slot = OperatorField.OPTIONS_TYPE, OperatorField.OPTIONS
     if name == COMPOSITE:
         expected = COMPOSITE_OPTIONS
         kind, slot = OperatorField.MORE_OPTIONS_TYPE, OperatorField.MORE_OPTIONS
-    if expected is None or slot not in table:
-        return None
-    found = table.number(kind, "B")
+    if expected is None:
+        return OperatorOptions()
+    options = table.table(slot, f"{what}: its options")
+    found = expected if options is None else table.number(kind, "B")
     if found != expected:
-        raise fault(
-            "FlatbufferCorrupt", f"{what}: its options have type {found}, not {int(expected)}"
-        )
-    return table.table(slot, f"{what}: its options")
+        raise fault("FlatbufferCorrupt", f"{what}: its options have type {found}, not {expected}")
+    if name == COMPOSITE:
+        called = 0 if options is None else options.number(CompositeField.SUBGRAPH, "i")
+        return OperatorOptions(expected, (None, called))
+    return decoded(expected, options)
 
 
 def _metadata(table: Table, buffers: int) -> Metadata:

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from arenaplan.graph import ops
 from arenaplan.graph.ops.window_ops import same_padding
-from arenaplan.tflite.reader.flatbuffer import Table as Options
-from arenaplan.tflite.reader.tflite_model import Quantization
+from arenaplan.tflite.reader.operator_options import OperatorOptions
+from arenaplan.tflite.reader.tflite_model import Quantization, TfliteOperator
 
 
 class TfliteOperand(NamedTuple):
@@ -33,11 +33,7 @@ class TfliteOp(NamedTuple):
 
     inputs: Sequence[TfliteOperand | None]
     outputs: Sequence[TfliteOperand | None]
-    options: Options | None
-
-    def option(self, slot: int, code: str, default: int = 0) -> int:
-        """Return a numeric option, or the default."""
-        return default if self.options is None else self.options.number(slot, code, default)
+    options: OperatorOptions
 
     def shape(self, position: int = 0) -> ops.Shape:
         """Return an input's shape; a scalar's shape if left out."""
@@ -52,7 +48,7 @@ class TfliteOp(NamedTuple):
 
 def _concatenation(op: TfliteOp) -> ops.Operator | None:
     """Inputs are computed with if an activation is fused."""
-    return None if op.option(1, "b") else _joined(op, op.option(0, "i"))
+    return None if op.options.number(1) else _joined(op, op.options.number(0))
 
 
 def _joined(op: TfliteOp, axis: int) -> ops.Operator:
@@ -91,9 +87,9 @@ def _strided_slice(op: TfliteOp) -> ops.Operator | None:
     if begin is None or end is None or strides is None:
         return None
     begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_mask = (
-        op.option(slot, "i") for slot in range(5)
+        op.options.number(slot) for slot in range(5)
     )
-    plain = not (ellipsis_mask or new_axis_mask or op.option(5, "B"))
+    plain = not (ellipsis_mask or new_axis_mask or op.options.number(5))
     if not plain or not len(begin) == len(end) == len(strides) <= len(shape):
         return None
     taken = [range(dim) for dim in shape]
@@ -119,11 +115,11 @@ _SAME: Final = 0
 def _windows(op: TfliteOp, size: tuple[int, int]) -> tuple[ops.Slide, ops.Slide] | None:
     """Return windows of a given size that slide over rows and columns."""
     x, y = op.shape(), op.outputs[0].shape if op.outputs and op.outputs[0] is not None else ()
-    strides = (op.option(2, "i"), op.option(1, "i"))
+    strides = (op.options.number(2), op.options.number(1))
     if len(x) != 4 or len(y) != 4 or min(*strides, *size) < 1:
         return None
     before = [0, 0]
-    if op.option(0, "b") == _SAME:
+    if op.options.number(0) == _SAME:
         for at, (stride, extent) in enumerate(zip(strides, size, strict=True)):
             before[at] = same_padding(x[1 + at], stride, extent) // 2
     rows, columns = map(ops.Slide, size, strides, before)
@@ -137,7 +133,7 @@ def _convolution(slot: int, *, unrolls: bool) -> Callable[[TfliteOp], ops.Operat
         filters = op.shape(1)
         windows = None
         if len(filters) == 4:
-            dilations = (op.option(slot + 1, "i", 1), op.option(slot, "i", 1))
+            dilations = (op.options.number(slot + 1), op.options.number(slot))
             height, width = (
                 (n - 1) * dilation + 1 for n, dilation in zip(filters[1:3], dilations, strict=True)
             )
@@ -151,7 +147,7 @@ def _convolution(slot: int, *, unrolls: bool) -> Callable[[TfliteOp], ops.Operat
 
 def _pool(op: TfliteOp) -> ops.Operator | None:
     """Windows as large as the options say."""
-    windows = _windows(op, (op.option(4, "i"), op.option(3, "i")))
+    windows = _windows(op, (op.options.number(4), op.options.number(3)))
     return None if windows is None else ops.Pixelwise(*windows)
 
 
@@ -178,23 +174,35 @@ OPERATORS: Final[ops.Table[TfliteOp]] = {
     **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), ops.RESHAPE),
     **dict.fromkeys(("LOG_SOFTMAX", "SOFTMAX"), ops.Normalize(-1)),
     **dict.fromkeys(("RANK", "SHAPE", "ZEROS_LIKE"), ops.SHAPE_ONLY),
-    "BATCH_MATMUL": lambda op: ops.Product(bool(op.option(0, "B"))),
+    "BATCH_MATMUL": lambda op: ops.Product(bool(op.options.number(0))),
     "BITCAST": ops.BITCAST,
     "CONCATENATION": _concatenation,
     "CONV_2D": _convolution(4, unrolls=True),
     "DEPTHWISE_CONV_2D": _convolution(5, unrolls=False),
     "DYNAMIC_UPDATE_SLICE": ops.UPDATE,
     "FULLY_CONNECTED": ops.PRODUCT,
-    "PACK": lambda op: _joined(op, op.option(1, "i")),
+    "PACK": lambda op: _joined(op, op.options.number(1)),
     "SLICE": _slice,
     "SPLIT": _split(1, axis=0),
     "SPLIT_V": _split(0, axis=2),
     "STRIDED_SLICE": _strided_slice,
     "TRANSPOSE": _transpose,
     "TRANSPOSE_CONV": ops.WHOLE,
-    "UNPACK": lambda op: ops.Split(op.option(1, "i")),
+    "UNPACK": lambda op: ops.Split(op.options.number(1)),
 }
 """Canonical operators by builtin operator."""
+
+
+def canonical(
+    operator: TfliteOperator,
+    inputs: Sequence[TfliteOperand | None],
+    outputs: Sequence[TfliteOperand | None],
+) -> ops.Operator | None:
+    """Return an operator's canonical operator, if any; a custom operator has none."""
+    if operator.is_custom:
+        return None
+    return ops.lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
+
 
 RESOURCES = frozenset(
     {

@@ -14,10 +14,10 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from arenaplan.graph.ops import BITS
+from arenaplan.graph.ops import BITS, Pixelwise
+from arenaplan.tflite.reader.operand_facts import OperandFacts
 from arenaplan.tflite.reader.schema import DTYPES
 from arenaplan.tflite.reader.tflite_model import Subgraph, TfliteModel, TfliteOperator
-from arenaplan.tflite.reader.tflite_tensors import SubgraphShapes, unique_names
 from arenaplan.tflite.rewrite.image_rows import RowWindow
 from arenaplan.tflite.rewrite.program import OperatorProgram, Order, ProgramTensor, RowRule
 from arenaplan.tflite.rewrite.program import ProgramOperator as Node
@@ -25,8 +25,7 @@ from arenaplan.tflite.runtime.aliases import row_of
 
 _SAME: Final = 0
 
-_DILATION: Final = {"CONV_2D": (4, 5), "DEPTHWISE_CONV_2D": (5, 6)}
-"""Slots for the column and row dilation."""
+_CONVOLUTIONS: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 
 _POOLS: Final = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D"})
 
@@ -70,18 +69,17 @@ def program_of(model: TfliteModel, *, shares: bool = False) -> OperatorProgram:
         Whether elementwise results may be at an operand's address.
     """
     main = model.subgraphs[0]
-    names = unique_names(main)
-    shapes = SubgraphShapes(main, names, None)
+    facts = OperandFacts(model)
     tensors = []
     for index, tensor in enumerate(main.tensors):
         bits = BITS.get(DTYPES.get(tensor.type, ""), 0)
         item = bits // 8 if bits >= 8 else 0
         stored = model.is_constant(tensor) or tensor.is_variable
-        tensors.append(ProgramTensor(names[index], shapes.of(index), item, stored))
+        tensors.append(ProgramTensor(facts.names[index], facts.shape(index), item, stored))
     operators = []
     for operator in main.operators:
         outputs = tuple(i for i in operator.outputs if i is not None)
-        rule = None if len(outputs) != 1 else _rule(model, operator, tensors)
+        rule = None if len(outputs) != 1 else _rule(model, operator, tensors, facts)
         if rule is not None and not shares and rule.order in ("elements", "places"):
             rule = replace(rule, order="unknown")
         work = _work(operator, tensors)
@@ -92,7 +90,10 @@ def program_of(model: TfliteModel, *, shares: bool = False) -> OperatorProgram:
 
 
 def _rule(
-    model: TfliteModel, operator: TfliteOperator, tensors: list[ProgramTensor]
+    model: TfliteModel,
+    operator: TfliteOperator,
+    tensors: list[ProgramTensor],
+    facts: OperandFacts,
 ) -> RowRule | None:
     """Return an operator's row rule, if known."""
     main = model.subgraphs[0]
@@ -114,34 +115,27 @@ def _rule(
         return None
     if operator.name in _PADS:
         return _padding(model, operator, tensors[x], tensors[y])
-    if operator.options is None:
+    known = facts.canonical(operator) if _keeps_weights(main, operator, tensors) else None
+    if not isinstance(known, Pixelwise):
         return None
-    extent = _extent(main, operator, tensors)
-    if extent is None:
-        return None
-    options = operator.options
-    strides = options.number(2, "i"), options.number(1, "i")
-    if min(*extent, *strides) < 1:
-        return None
-    is_same = options.number(0, "b") == _SAME
-    image, made = tensors[x].shape, tensors[y].shape
+    is_same = operator.options.number(0) == _SAME
     padding = []
-    for axis, (size, stride) in enumerate(zip(extent, strides, strict=True), start=1):
-        count = -(-image[axis] // stride) if is_same else -(-(image[axis] - size + 1) // stride)
-        if count != made[axis]:
+    for axis, slide in enumerate((known.rows, known.columns), start=1):
+        size, count = tensors[x].shape[axis], tensors[y].shape[axis]
+        reach = (count - 1) * slide.stride + slide.extent
+        if count != -(-(size if is_same else size - slide.extent + 1) // slide.stride):
             return None
-        total = max((count - 1) * stride + size - image[axis], 0) if is_same else 0
-        padding.append((total // 2, total - total // 2))
+        padding.append((slide.before, max(reach - size, 0) - slide.before if is_same else 0))
     window = RowWindow(
-        kernel=extent[0],
-        stride=strides[0],
-        before=padding[0][0],
-        rows=image[1],
-        made=made[1],
+        kernel=known.rows.extent,
+        stride=known.rows.stride,
+        before=known.rows.before,
+        rows=tensors[x].shape[1],
+        made=tensors[y].shape[1],
         is_same=is_same,
         columns=padding[1],
         is_linear=operator.name not in _POOLS,
-        across=strides[1],
+        across=known.columns.stride,
     )
     return RowRule((0,), window, "pixels")
 
@@ -180,27 +174,17 @@ def _padding(
     return RowRule((0,), window)
 
 
-def _extent(
-    main: Subgraph, operator: TfliteOperator, tensors: list[ProgramTensor]
-) -> tuple[int, int] | None:
-    """Return the rows and columns from a window's first to last tap."""
-    options = operator.options
-    if options is None:
-        return None
+def _keeps_weights(main: Subgraph, operator: TfliteOperator, tensors: list[ProgramTensor]) -> bool:
+    """Whether an operator slides windows over an image, with weights that stay as they are."""
     if operator.name in _POOLS:
-        return options.number(4, "i"), options.number(3, "i")
-    if operator.name not in _DILATION or len(operator.inputs) < 2:
-        return None
-    weights = operator.inputs[1]
-    rest = [i for i in operator.inputs[1:] if i is not None]
-    if weights is None or not all(tensors[i].is_stored for i in rest):
-        return None
-    shape = tensors[weights].shape
+        return True
+    weights, *rest = operator.inputs[1:] or (None,)
+    if operator.name not in _CONVOLUTIONS or weights is None:
+        return False
+    if not all(tensors[i].is_stored for i in (weights, *rest) if i is not None):
+        return False
     # Smaller weights are unpacked into scratch memory, once per call.
-    if len(shape) != 4 or tensors[weights].item == 0 or main.tensors[weights].is_sparse:
-        return None
-    across, down = (options.number(slot, "i", 1) for slot in _DILATION[operator.name])
-    return (shape[1] - 1) * down + 1, (shape[2] - 1) * across + 1
+    return tensors[weights].item != 0 and not main.tensors[weights].is_sparse
 
 
 def _elementwise(
@@ -243,6 +227,6 @@ def _work(operator: TfliteOperator, tensors: list[ProgramTensor]) -> int:
         return made * prod(tensors[weights].shape[1:])
     if operator.name == "DEPTHWISE_CONV_2D" and weights is not None:
         return made * prod(tensors[weights].shape[1:3])
-    if operator.name in _POOLS and operator.options is not None:
-        return made * operator.options.number(3, "i") * operator.options.number(4, "i")
+    if operator.name in _POOLS:
+        return made * operator.options.number(3) * operator.options.number(4)
     return made

@@ -27,6 +27,8 @@ _PLAIN = frozenset(
     {"bool", "float32", "float64", "int16", "int32", "int64", "int8", "uint16", "uint32", "uint8"}
 )
 """Variable types whose content NumPy can hold."""
+_FEW = 64
+"""Largest constant that rules read: axes, first indices, permutations."""
 
 
 def dtype_of(tensor: TfliteTensor, name: str) -> str:
@@ -234,6 +236,13 @@ def array(model: TfliteModel, tensor: TfliteTensor, shape: Shape, dtype: str) ->
         return np.empty(shape, kind)
     data = np.frombuffer(model.data, kind.newbyteorder("<"), count, span.start)
     return data.reshape(shape)
+
+
+def small_numbers(data: np.ndarray | None) -> tuple[int, ...] | None:
+    """Return a constant's elements, if these are few whole numbers, for rules to read."""
+    if data is None or data.size > _FEW or data.dtype.kind not in "iu":
+        return None
+    return tuple(int(number) for number in data.ravel())
 
 
 def first_content(tensor: TfliteTensor, shape: Shape, dtype: str) -> np.ndarray | None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from arenaplan.base.errors import UnsupportedSubgraph
 from arenaplan.base.quoting import quoted
-from arenaplan.graph import NO_EFFECTS, Effects, Graph
-from arenaplan.graph.ops import Operands, effects_of, lookup
+from arenaplan.graph import Effects, Graph
+from arenaplan.graph.ops import Operands, effects_of
 from arenaplan.graph.sizes import Bind, checked_bytes
 from arenaplan.tflite.reader.builtin_options import Attributes, attributes_of
-from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator, TfliteTensor
+from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
 from arenaplan.tflite.reader.tflite_operators import (
     CALLS,
-    OPERATORS,
     RESOURCES,
-    TfliteOp,
     TfliteOperand,
+    canonical,
 )
 from arenaplan.tflite.reader.tflite_tensors import (
     SubgraphShapes,
@@ -24,11 +21,9 @@ from arenaplan.tflite.reader.tflite_tensors import (
     check_payload,
     dtype_of,
     first_content,
+    small_numbers,
     unique_names,
 )
-
-_FEW: Final = 64
-"""Largest constant that rules read: axes, first indices, permutations."""
 
 
 class TfliteWalk:
@@ -110,14 +105,8 @@ class TfliteWalk:
 
     def _effects(self, operator: TfliteOperator) -> Effects:
         """Return an operator's effects."""
-        effects = NO_EFFECTS
-        inputs, outputs = (
-            [None if index is None else self._operands[index] for index in side]
-            for side in (operator.inputs, operator.outputs)
-        )
-        if not operator.is_custom:
-            known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
-            effects = effects_of(known, Operands(inputs, outputs))
+        sides = self._sides(operator)
+        effects = effects_of(canonical(operator, *sides), Operands(*sides))
         # Kernels may write the variables that they read, and files do not say which kernels do.
         mutates = tuple(
             position
@@ -125,6 +114,16 @@ class TfliteWalk:
             if index is not None and self._main.tensors[index].is_variable
         )
         return effects._replace(mutates=mutates) if mutates else effects
+
+    def _sides(
+        self, operator: TfliteOperator
+    ) -> tuple[list[TfliteOperand | None], list[TfliteOperand | None]]:
+        """Return the facts about an operator's operands and results."""
+        inputs, outputs = (
+            [None if index is None else self._operands[index] for index in side]
+            for side in (operator.inputs, operator.outputs)
+        )
+        return inputs, outputs
 
     def _value(self, index: int) -> int:
         """Return a tensor's value, declared on first use."""
@@ -141,8 +140,7 @@ class TfliteWalk:
         if self._model.is_constant(tensor) or (is_empty and not tensor.is_variable):
             check_payload(self._model, tensor, name, shape, dtype)
             data = array(self._model, tensor, shape, dtype)
-            if data is not None and data.size <= _FEW and data.dtype.kind in "iu":
-                numbers = tuple(int(number) for number in data.ravel())
+            numbers = small_numbers(data)
             value = graph.constant(name, shape, dtype, data)
         elif tensor.is_variable:
             value = graph.state(name, shape, dtype, initial=first_content(tensor, shape, dtype))
@@ -151,7 +149,7 @@ class TfliteWalk:
         else:
             value, is_fixed = graph.value(name, shape, dtype), False
         self._values[index] = value
-        self._operands[index] = _operand(tensor, shape, dtype, is_fixed, numbers)
+        self._operands[index] = TfliteOperand(shape, dtype, tensor.quantization, is_fixed, numbers)
         return value
 
     def _warn_if_open(self, index: int) -> None:
@@ -166,14 +164,3 @@ class TfliteWalk:
                 f"dimension {dims} of input {quoted(value.name)} is open; planned as stored: "
                 f"{shape}"
             )
-
-
-def _operand(
-    tensor: TfliteTensor,
-    shape: tuple[int, ...],
-    dtype: str,
-    is_fixed: bool,
-    numbers: tuple[int, ...] | None,
-) -> TfliteOperand:
-    """Return the facts about a tensor for rules."""
-    return TfliteOperand(shape, dtype, tensor.quantization, is_fixed, numbers)

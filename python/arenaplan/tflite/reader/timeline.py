@@ -370,14 +370,14 @@ class _Clock:
     def _callees(self, operator: TfliteOperator, what: str) -> list[int]:
         """Return the subgraphs that an operator calls."""
         slots = CALLEES.get(operator.name)
-        if slots is None or operator.options is None:
+        if slots is None:
             raise UnsupportedSubgraph(
                 f"{what} ({operator.name}) calls a subgraph in a way that TensorFlow Lite Micro "
                 "does not know"
             )
         count = len(self._model.subgraphs)
         return [
-            checked_index(operator.options.number(slot, "i"), count, f"{what}: a called subgraph")
+            checked_index(operator.options.number(slot), count, f"{what}: a called subgraph")
             for slot in slots
         ]
 

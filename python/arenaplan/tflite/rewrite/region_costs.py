@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from arenaplan.tflite.rewrite.patch import Moved
 from arenaplan.tflite.rewrite.program import OperatorProgram, RowRule, Slab
+from arenaplan.tflite.rewrite.strip_patches import steps_of
 from arenaplan.tflite.rewrite.strip_regions import (
-    MOST_OPERANDS,
     Scope,
     SplitRegion,
     Strip,
@@ -183,48 +184,16 @@ def _new(
     strips: tuple[Strip, ...],
 ) -> tuple[int, int]:
     """Return how many operators a region adds, and the bytes the runtime keeps for them."""
-    slices = pads = concats = 0
-    calls = tail = 0
-    done: dict[int, int] = {}
-    for strip in strips:
-        cut: set[tuple[int, tuple[int, int]]] = set()
-        made: dict[int, tuple[int, int]] = {}
-        for call in strip.calls:
-            operator = program.operators[call.operator]
-            calls += 1
-            tail += costs.operators[call.operator] + costs.tensor
-            rule, answer = operator.rule, call.answer
-            for place in () if rule is None else rule.images:
-                operand = operator.inputs[place]
-                if operand is None:
-                    continue
-                whole = made.get(operand, (0, program.tensors[operand].shape[1]))
-                if whole != answer.operand:
-                    cut.add((operand, answer.operand))
-                pads += answer.way == "padded"
-            result = operator.outputs[0]
-            made[result] = answer.made
-            if result in region.held:
-                if result in done and call.request[0] > strip.needs[result][0]:
-                    concats += 1
-                    slices += 1 + (answer.made != call.request)
-                    made[result] = strip.needs[result]
-                done[result] = strip.needs[result][1]
-        if made[scope.result] != strip.needs[scope.result]:
-            cut.add((scope.result, strip.needs[scope.result]))
-        slices += len(cut)
-    parts = len(strips)
-    while parts > 1:
-        joins, rest = divmod(parts, MOST_OPERANDS)
-        # A single leftover strip needs no concatenation.
-        concats += joins + (rest > 1)
-        parts = joins + (rest > 0)
-    replaced = range(scope.first, scope.last + 1)
-    tail -= sum(costs.operators[position] + costs.tensor for position in replaced)
-    tail += slices * (costs.slice + costs.tensor) + pads * (costs.pad + costs.tensor)
-    tail += concats * (costs.concat + costs.tensor)
+    movers = {"slice": costs.slice, "pad": costs.pad, "concat": costs.concat}
+    steps = steps_of(program, scope, region, strips)
+    replaced = [costs.operators[position] for position in range(scope.first, scope.last + 1)]
+    tail = sum(
+        movers[step.kind] if isinstance(step, Moved) else costs.operators[step.operator]
+        for step in steps
+    )
     # Inner tensors are gone; the last concatenation makes the result.
-    return calls + slices + pads + concats - len(replaced), tail
+    more = len(steps) - len(replaced)
+    return more, tail - sum(replaced) + more * costs.tensor
 
 
 class _Peak:

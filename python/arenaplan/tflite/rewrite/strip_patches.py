@@ -67,6 +67,15 @@ def patch_of(program: OperatorProgram, regions: Sequence[SplitRegion]) -> Patch:
     return emitter.patch()
 
 
+def steps_of(
+    program: OperatorProgram, scope: Scope, region: SplitRegion, strips: Sequence[Strip]
+) -> list[Step]:
+    """Return the steps that run a region strip by strip."""
+    emitter = _Emitter(program)
+    emitter.region(scope, region, strips)
+    return emitter.steps
+
+
 class _Slab:
     """A tensor with some rows of an old tensor."""
 

@@ -21,16 +21,12 @@ from dataclasses import replace
 from math import prod
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from arenaplan.graph.ops import BITS, Operands, effects_of, lookup
+from arenaplan.graph.ops import BITS
+from arenaplan.tflite.reader.operand_facts import OperandFacts
 from arenaplan.tflite.reader.tflite_model import Subgraph, TfliteModel, TfliteOperator
-from arenaplan.tflite.reader.tflite_operators import OPERATORS, TfliteOp, TfliteOperand
-from arenaplan.tflite.reader.tflite_tensors import SubgraphShapes, array, dtype_of, unique_names
 from arenaplan.tflite.reader.timeline import ALIGNMENT, Same, Takeover, Timeline, timeline_of
 from arenaplan.tflite.runtime.build import Build
 from arenaplan.tflite.runtime.esp_nn import OWN_ELEMENTWISE
-
-_FEW: Final = 64
-"""Largest constant that rules read, in elements."""
 
 Way: TypeAlias = Literal["copies", "element by element"]
 
@@ -160,16 +156,13 @@ class _Aliases:
     """A model's shared bytes."""
 
     def __init__(self, model: TfliteModel, timeline: Timeline, kernels: str) -> None:
-        self._model = model
         self._main: Subgraph = model.subgraphs[0]
         self._timeline = timeline
         self._kernels = kernels
         # The main subgraph's tensors come first.
         count = len(self._main.tensors)
         self._boxes = {box.tensor: i for i, box in enumerate(timeline.boxes) if box.tensor < count}
-        self._names = unique_names(self._main)
-        self._shapes = SubgraphShapes(self._main, self._names, None)
-        self._known: dict[int, TfliteOperand] = {}
+        self._facts = OperandFacts(model)
         written = [i for operator in self._main.operators for i in operator.outputs]
         written += self._main.inputs
         self._written_once = {i for i in set(written) if i is not None and written.count(i) == 1}
@@ -190,19 +183,17 @@ class _Aliases:
 
     def _copies(self, operator: TfliteOperator, step: int) -> Iterator[Same]:
         """Yield the parts of an operator's operands and results that hold the same bytes."""
-        inputs, outputs = self._sides(operator)
-        known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
         seen: set[tuple[int, int]] = set()
-        for view in effects_of(known, Operands(inputs, outputs)).views:
+        for view in self._facts.effects(operator).views:
             source, result = operator.inputs[view.input], operator.outputs[view.output]
             if not self._may_share(source, result) or source is None or result is None:
                 continue
             offset, is_joined = view.offset, view.of == "output"
             part, whole = (source, result) if is_joined else (result, source)
-            end = offset + self._bytes(part)
-            if offset % ALIGNMENT or end > self._bytes(whole):
+            end = offset + self._facts.bytes(part)
+            if offset % ALIGNMENT or end > self._facts.bytes(whole):
                 continue
-            if is_joined and end % ALIGNMENT and end != self._bytes(whole):
+            if is_joined and end % ALIGNMENT and end != self._facts.bytes(whole):
                 continue  # The next operand begins in this operand's last unit.
             if (source, result) in seen:
                 continue  # An operand that is joined twice has only one place.
@@ -219,9 +210,11 @@ class _Aliases:
                 continue
             if source is None or result is None:
                 continue
-            old, new = self._operand(source), self._operand(result)
+            old, new = self._facts.of(source), self._facts.of(result)
             is_narrower = BITS[new.dtype] < BITS[old.dtype]
-            if prod(old.shape) != prod(new.shape) or self._bytes(result) > self._bytes(source):
+            if prod(old.shape) != prod(new.shape) or self._facts.bytes(result) > self._facts.bytes(
+                source
+            ):
                 continue
             if is_narrower and new.dtype not in _CHARACTERS:
                 continue
@@ -234,32 +227,3 @@ class _Aliases:
         return all(
             index in self._boxes and index in self._written_once for index in (source, result)
         )
-
-    def _sides(
-        self, operator: TfliteOperator
-    ) -> tuple[list[TfliteOperand | None], list[TfliteOperand | None]]:
-        """Return the facts about an operator's operands and results."""
-        inputs, outputs = (
-            [None if index is None else self._operand(index) for index in side]
-            for side in (operator.inputs, operator.outputs)
-        )
-        return inputs, outputs
-
-    def _operand(self, index: int) -> TfliteOperand:
-        """Return the facts about a tensor."""
-        if index not in self._known:
-            tensor = self._main.tensors[index]
-            shape, dtype = self._shapes.of(index), dtype_of(tensor, self._names[index])
-            is_constant, numbers = self._model.is_constant(tensor), None
-            if is_constant and prod(shape) <= _FEW:
-                data = array(self._model, tensor, shape, dtype)
-                if data is not None and data.dtype.kind in "iu":
-                    numbers = tuple(int(number) for number in data.ravel())
-            is_fixed = is_constant or tensor.is_variable
-            self._known[index] = TfliteOperand(shape, dtype, tensor.quantization, is_fixed, numbers)
-        return self._known[index]
-
-    def _bytes(self, index: int) -> int:
-        """Return a tensor's bytes, not rounded; the runtime does not pack small elements."""
-        operand = self._operand(index)
-        return prod(operand.shape) * max(8, BITS[operand.dtype]) // 8

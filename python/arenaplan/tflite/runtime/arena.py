@@ -179,7 +179,7 @@ class _Run:
         self._keep(purpose, size * count, alignment)
 
     def _struct(self, layout: str) -> tuple[int, int]:
-        return struct(layout, self._build.pointer, compression=self._build.compresses)
+        return struct(layout, self._build.pointer, compression=self._build.is_package)
 
     def _take(self, size: int, alignment: int) -> None:
         """Take bytes at the head until the next reset."""
@@ -235,7 +235,7 @@ class _Run:
 
     def _start(self, request: int) -> None:
         """Create the allocator, and reserve the model's structures."""
-        model, records = self._model, self._build.records
+        model, records = self._model, self._build.is_package
         self._keep_struct("allocator", known.RECORDING_ALLOCATOR if records else known.ALLOCATOR)
         self._keep_struct("allocator", known.PLANNER)
         self._keep_struct(
@@ -299,7 +299,7 @@ class _Run:
         if kernel is None or _is_compressed(self._model):
             return None
         site = KernelSite(
-            self._model, subgraph, operator, self._build.pointer, self._build.compresses
+            self._model, subgraph, operator, self._build.pointer, self._build.is_package
         )
         return requests_of(kernel, site)
 
@@ -379,9 +379,9 @@ def _variables(model: TfliteModel) -> dict[tuple[int, int], str]:
     found: dict[tuple[int, int], str] = {}
     for number, subgraph in enumerate(model.subgraphs):
         for operator in subgraph.operators:
-            if operator.is_custom or operator.name != "VAR_HANDLE" or operator.options is None:
+            if operator.is_custom or operator.name != "VAR_HANDLE":
                 continue
-            name = operator.options.string(1) or ""
+            name = operator.options.text(1)
             found.update(((number, i), name) for i in operator.outputs if i is not None)
     return found
 

@@ -60,10 +60,6 @@ class Build:
         The kernel set: a key in :data:`KERNEL_SETS`.
     pointer : {32, 64}
         Pointer size in bits.
-    recording, compression : bool, optional
-        Whether the runtime records allocations, and whether compressed weights are compiled in. By
-        default both are true for 64-bit reference kernels, as in the Python package
-        ``tflite-micro``, and false otherwise, as in firmware.
     profile : Profile, optional
         A model's measured memory, in place of kernel formulas.
     shares : bool, default False
@@ -78,8 +74,6 @@ class Build:
 
     kernels: str = "reference"
     pointer: int = 64
-    recording: bool | None = None
-    compression: bool | None = None
     profile: Profile | None = None
     shares: bool = False
 
@@ -108,18 +102,12 @@ class Build:
 
     @property
     def is_package(self) -> bool:
-        """Whether this is the build in the Python package ``tflite-micro``."""
+        """
+        Whether this is the build in the Python package ``tflite-micro``.
+
+        Only this build records allocations, and has compressed weights compiled in.
+        """
         return self.kernels == "reference" and self.pointer == 64 and self.profile is None
-
-    @property
-    def records(self) -> bool:
-        """Whether the runtime records allocations."""
-        return self.is_package if self.recording is None else self.recording
-
-    @property
-    def compresses(self) -> bool:
-        """Whether the runtime is compiled with compressed weights."""
-        return self.is_package if self.compression is None else self.compression
 
     @property
     def target(self) -> str:

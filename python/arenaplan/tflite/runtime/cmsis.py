@@ -45,9 +45,9 @@ def window_of(site: KernelSite, dilations: tuple[int, int]) -> ConvolutionWindow
     options = site.operator.options
 
     def number(slot: int) -> int:
-        return max(1, options.number(slot, "i", 1)) if options else 1
+        return max(1, options.number(slot))
 
-    is_same = not options or options.number(0, "b") == 0
+    is_same = options.number(0) == 0
     strides = number(1), number(2)
     steps = number(dilations[0]), number(dilations[1])
     _, height, width, _ = site.shape("i0")
@@ -196,8 +196,7 @@ def _transpose_conv(site: KernelSite, *, mve: bool) -> None:
     reference.keep_channels(site, site.shape("i1")[0])
     dtype = site.dtype("i2")
     if dtype == "int8":
-        options = site.operator.options
-        width, height = (max(1, options.number(slot, "i", 1)) if options else 1 for slot in (1, 2))
+        width, height = (max(1, site.operator.options.number(slot)) for slot in (1, 2))
         for amount in _transposed_bytes(site, width, height, mve=mve):
             site.scratch(amount)
     elif dtype == "int16":

@@ -68,8 +68,7 @@ def conv_bytes(site: KernelSite) -> int:
 
 def depthwise_bytes(site: KernelSite) -> int:
     """Return a byte depthwise convolution's scratch memory."""
-    options = site.operator.options
-    factor = max(1, options.number(3, "i", 1)) if options else 1
+    factor = max(1, site.operator.options.number(3))
     _, height, width, depth = site.shape("i0")
     _, tall, wide, _ = site.shape("i1")
     filters, image = wide * tall * depth * factor, width * height * depth

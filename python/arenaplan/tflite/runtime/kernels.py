@@ -220,9 +220,7 @@ def _batch_matmul(site: KernelSite) -> None:
 
 def keep_transposed(site: KernelSite) -> None:
     """Keep matrices that the kernel transposes."""
-    options = site.operator.options
-    is_first = bool(options.number(0, "B")) if options else False
-    is_second = bool(options.number(1, "B")) if options else False
+    is_first, is_second = map(site.operator.options.number, (0, 1))
     for place, transposed in (("i0", is_first), ("i1", not is_second)):
         if transposed:
             site.keep_struct(EVAL_TENSOR)
@@ -252,8 +250,7 @@ def _lstm(site: KernelSite) -> None:
 def describe_lstm(site: KernelSite) -> Sequence[int]:
     """Describe all LSTM tensors; return the state size and the batch size."""
     site.describe(" ".join(f"i{index}" for index in range(24)) + " o0")
-    options = site.operator.options
-    is_time_major = bool(options.number(3, "B")) if options else False
+    is_time_major = site.operator.options.number(3)
     return site.shape("i18")[1], site.shape("i0")[1 if is_time_major else 0]
 
 
@@ -319,10 +316,6 @@ def _embedding_lookup(site: KernelSite) -> None:
     site.keep_struct("i p")
 
 
-def _concatenation(site: KernelSite) -> None:
-    site.describe("i0 o0 i*")
-
-
 def _reshape(site: KernelSite) -> None:
     site.describe("i0 o0")
     shape = site.get("o0").shape or ()
@@ -335,107 +328,72 @@ _PRODUCTS: Final = "[9i 3b]"
 LSTM: Final = f"[b 4i] [i h i] i {8 * _PRODUCTS} [{3 * _ARITHMETIC}] 4i"
 """Kernel data of ``UNIDIRECTIONAL_SEQUENCE_LSTM``."""
 
+_ROWS: Final[tuple[tuple[str, Preparation | str, str], ...]] = (
+    ("4i b 2i", "i0 o0", "ABS RSQRT"),
+    ("b 14i", "i0 i1 o0", "ADD"),
+    ("", _add_n, "ADD_N"),
+    ("", "", "ARG_MAX ARG_MIN FLOOR LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM NEG PACK SHAPE UNPACK"),
+    ("?i", "i1", "ASSIGN_VARIABLE"),
+    ("8i", "i0 o0", "AVERAGE_POOL_2D MAX_POOL_2D"),
+    ("3p 3b", _batch_matmul, "BATCH_MATMUL"),
+    (
+        "",
+        "i0 o0",
+        "BATCH_TO_SPACE_ND CAST CEIL COS EXP LOG LOGICAL_NOT ROUND SIN SQRT SQUARE "
+        "SQUEEZE ZEROS_LIKE",
+    ),
+    (
+        "",
+        "i0 i1 o0",
+        "BROADCAST_ARGS BROADCAST_TO EXPAND_DIMS FILL FLOOR_DIV FLOOR_MOD RESIZE_BILINEAR "
+        "RESIZE_NEAREST_NEIGHBOR REVERSE_V2 TRANSPOSE",
+    ),
+    ("i b", "", "CALL_ONCE"),
+    ("i 2p 3i ?10i", "i0 o0 i*", "CONCATENATION"),
+    ("9i 2p 3i ?2i", _conv, "CONV_2D"),
+    ("", _cumsum, "CUMSUM"),
+    ("9i 2p 3i ?2i", _depthwise_conv, "DEPTHWISE_CONV_2D"),
+    ("", _with_own_shape("i0 o0"), "DEPTH_TO_SPACE SPACE_TO_DEPTH"),
+    ("[d i] 3i", "i0 o0", "DEQUANTIZE"),
+    ("7i", "i0 i1 o0", "DIV PRELU"),
+    ("", "i0 i1 i2 o0", "DYNAMIC_UPDATE_SLICE SLICE"),
+    ("256b", "i0 o0", "ELU"),
+    ("", _embedding_lookup, "EMBEDDING_LOOKUP"),
+    ("7i b", "i0 i1", "EQUAL GREATER GREATER_EQUAL LESS LESS_EQUAL NOT_EQUAL"),
+    ("9i 2p b ?2i", _fully_connected, "FULLY_CONNECTED"),
+    ("", _with_own_shape("i0 i1 o0"), "GATHER GATHER_ND"),
+    ("3h i h i", "i0 o0", "HARD_SWISH"),
+    ("2i", "i0", "IF RELU6"),
+    ("i", "i0 o0", "L2_NORMALIZATION SPACE_TO_BATCH_ND"),
+    ("", _with_own_shape("o0 i0"), "L2_POOL_2D"),
+    ("6i", "i0 o0", "LEAKY_RELU"),
+    ("4i", "i0 o0", "LOGISTIC"),
+    ("", _log_softmax, "LOG_SOFTMAX"),
+    ("11i", _reduce_sum, "MEAN SUM"),
+    ("5i", _mirror_pad, "MIRROR_PAD"),
+    ("9i", "i0 i1 o0", "MUL"),
+    ("[b 5i b 5i b] i", "i0 i1 i2 o0", "PAD PADV2"),
+    ("[i d] 3i", "i0 o0", "QUANTIZE"),
+    ("", "i0", "READ_VARIABLE SPLIT"),
+    ("11i", _reduce_extreme, "REDUCE_ALL REDUCE_MAX REDUCE_MIN"),
+    ("7i", "i0 o0", "RELU"),
+    ("", _reshape, "RESHAPE"),
+    ("b", "i0 i1 i2 o0", "SELECT_V2"),
+    ("d 7i 5p", _softmax, "SOFTMAX"),
+    ("", "i2", "SPLIT_V"),
+    (f"b {_ARITHMETIC}", "i0 i1 o0", "SQUARED_DIFFERENCE"),
+    ("b 5i b 5i b 5i 5h b", "i0 i1 i2 i3 o0", "STRIDED_SLICE"),
+    ("b 12i", "i0 i1 o0", "SUB"),
+    ("9i", prepare_svdf, "SVDF"),
+    ("4i", "i0 i0 o0", "TANH"),
+    ("[b 8h 9i] i ?2i i 2p", _transpose_conv, "TRANSPOSE_CONV"),
+    (LSTM, _lstm, "UNIDIRECTIONAL_SEQUENCE_LSTM"),
+    ("i", "", "VAR_HANDLE"),
+    ("2i", "", "WHILE"),
+)
+"""Layout of the kernel data, preparation, and the operators whose kernels have both."""
 KERNELS: Final[Mapping[str, RuntimeKernel]] = {
-    "ABS": RuntimeKernel("4i b 2i", "i0 o0"),
-    "ADD": RuntimeKernel("b 14i", "i0 i1 o0"),
-    "ADD_N": RuntimeKernel("", _add_n),
-    "ARG_MAX": RuntimeKernel("", ""),
-    "ARG_MIN": RuntimeKernel("", ""),
-    "ASSIGN_VARIABLE": RuntimeKernel("?i", "i1"),
-    "AVERAGE_POOL_2D": RuntimeKernel("8i", "i0 o0"),
-    "BATCH_MATMUL": RuntimeKernel("3p 3b", _batch_matmul),
-    "BATCH_TO_SPACE_ND": RuntimeKernel("", "i0 o0"),
-    "BROADCAST_ARGS": RuntimeKernel("", "i0 i1 o0"),
-    "BROADCAST_TO": RuntimeKernel("", "i0 i1 o0"),
-    "CALL_ONCE": RuntimeKernel("i b", ""),
-    "CAST": RuntimeKernel("", "i0 o0"),
-    "CEIL": RuntimeKernel("", "i0 o0"),
-    "CONCATENATION": RuntimeKernel("i 2p 3i ?10i", _concatenation),
-    "CONV_2D": RuntimeKernel("9i 2p 3i ?2i", _conv),
-    "COS": RuntimeKernel("", "i0 o0"),
-    "CUMSUM": RuntimeKernel("", _cumsum),
-    "DEPTHWISE_CONV_2D": RuntimeKernel("9i 2p 3i ?2i", _depthwise_conv),
-    "DEPTH_TO_SPACE": RuntimeKernel("", _with_own_shape("i0 o0")),
-    "DEQUANTIZE": RuntimeKernel("[d i] 3i", "i0 o0"),
-    "DIV": RuntimeKernel("7i", "i0 i1 o0"),
-    "DYNAMIC_UPDATE_SLICE": RuntimeKernel("", "i0 i1 i2 o0"),
-    "ELU": RuntimeKernel("256b", "i0 o0"),
-    "EMBEDDING_LOOKUP": RuntimeKernel("", _embedding_lookup),
-    "EQUAL": RuntimeKernel("7i b", "i0 i1"),
-    "EXP": RuntimeKernel("", "i0 o0"),
-    "EXPAND_DIMS": RuntimeKernel("", "i0 i1 o0"),
-    "FILL": RuntimeKernel("", "i0 i1 o0"),
-    "FLOOR": RuntimeKernel("", ""),
-    "FLOOR_DIV": RuntimeKernel("", "i0 i1 o0"),
-    "FLOOR_MOD": RuntimeKernel("", "i0 i1 o0"),
-    "FULLY_CONNECTED": RuntimeKernel("9i 2p b ?2i", _fully_connected),
-    "GATHER": RuntimeKernel("", _with_own_shape("i0 i1 o0")),
-    "GATHER_ND": RuntimeKernel("", _with_own_shape("i0 i1 o0")),
-    "GREATER": RuntimeKernel("7i b", "i0 i1"),
-    "GREATER_EQUAL": RuntimeKernel("7i b", "i0 i1"),
-    "HARD_SWISH": RuntimeKernel("3h i h i", "i0 o0"),
-    "IF": RuntimeKernel("2i", "i0"),
-    "L2_NORMALIZATION": RuntimeKernel("i", "i0 o0"),
-    "L2_POOL_2D": RuntimeKernel("", _with_own_shape("o0 i0")),
-    "LEAKY_RELU": RuntimeKernel("6i", "i0 o0"),
-    "LESS": RuntimeKernel("7i b", "i0 i1"),
-    "LESS_EQUAL": RuntimeKernel("7i b", "i0 i1"),
-    "LOG": RuntimeKernel("", "i0 o0"),
-    "LOGICAL_AND": RuntimeKernel("", ""),
-    "LOGICAL_NOT": RuntimeKernel("", "i0 o0"),
-    "LOGICAL_OR": RuntimeKernel("", ""),
-    "LOGISTIC": RuntimeKernel("4i", "i0 o0"),
-    "LOG_SOFTMAX": RuntimeKernel("", _log_softmax),
-    "MAXIMUM": RuntimeKernel("", ""),
-    "MAX_POOL_2D": RuntimeKernel("8i", "i0 o0"),
-    "MEAN": RuntimeKernel("11i", _reduce_sum),
-    "MINIMUM": RuntimeKernel("", ""),
-    "MIRROR_PAD": RuntimeKernel("5i", _mirror_pad),
-    "MUL": RuntimeKernel("9i", "i0 i1 o0"),
-    "NEG": RuntimeKernel("", ""),
-    "NOT_EQUAL": RuntimeKernel("7i b", "i0 i1"),
-    "PACK": RuntimeKernel("", ""),
-    "PAD": RuntimeKernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
-    "PADV2": RuntimeKernel("[b 5i b 5i b] i", "i0 i1 i2 o0"),
-    "PRELU": RuntimeKernel("7i", "i0 i1 o0"),
-    "QUANTIZE": RuntimeKernel("[i d] 3i", "i0 o0"),
-    "READ_VARIABLE": RuntimeKernel("", "i0"),
-    "REDUCE_ALL": RuntimeKernel("11i", _reduce_extreme),
-    "REDUCE_MAX": RuntimeKernel("11i", _reduce_extreme),
-    "REDUCE_MIN": RuntimeKernel("11i", _reduce_extreme),
-    "RELU": RuntimeKernel("7i", "i0 o0"),
-    "RELU6": RuntimeKernel("2i", "i0"),
-    "RESHAPE": RuntimeKernel("", _reshape),
-    "RESIZE_BILINEAR": RuntimeKernel("", "i0 i1 o0"),
-    "RESIZE_NEAREST_NEIGHBOR": RuntimeKernel("", "i0 i1 o0"),
-    "REVERSE_V2": RuntimeKernel("", "i0 i1 o0"),
-    "ROUND": RuntimeKernel("", "i0 o0"),
-    "RSQRT": RuntimeKernel("4i b 2i", "i0 o0"),
-    "SELECT_V2": RuntimeKernel("b", "i0 i1 i2 o0"),
-    "SHAPE": RuntimeKernel("", ""),
-    "SIN": RuntimeKernel("", "i0 o0"),
-    "SLICE": RuntimeKernel("", "i0 i1 i2 o0"),
-    "SOFTMAX": RuntimeKernel("d 7i 5p", _softmax),
-    "SPACE_TO_BATCH_ND": RuntimeKernel("i", "i0 o0"),
-    "SPACE_TO_DEPTH": RuntimeKernel("", _with_own_shape("i0 o0")),
-    "SPLIT": RuntimeKernel("", "i0"),
-    "SPLIT_V": RuntimeKernel("", "i2"),
-    "SQRT": RuntimeKernel("", "i0 o0"),
-    "SQUARE": RuntimeKernel("", "i0 o0"),
-    "SQUARED_DIFFERENCE": RuntimeKernel(f"b {_ARITHMETIC}", "i0 i1 o0"),
-    "SQUEEZE": RuntimeKernel("", "i0 o0"),
-    "STRIDED_SLICE": RuntimeKernel("b 5i b 5i b 5i 5h b", "i0 i1 i2 i3 o0"),
-    "SUB": RuntimeKernel("b 12i", "i0 i1 o0"),
-    "SUM": RuntimeKernel("11i", _reduce_sum),
-    "SVDF": RuntimeKernel("9i", prepare_svdf),
-    "TANH": RuntimeKernel("4i", "i0 i0 o0"),
-    "TRANSPOSE": RuntimeKernel("", "i0 i1 o0"),
-    "TRANSPOSE_CONV": RuntimeKernel("[b 8h 9i] i ?2i i 2p", _transpose_conv),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": RuntimeKernel(LSTM, _lstm),
-    "UNPACK": RuntimeKernel("", ""),
-    "VAR_HANDLE": RuntimeKernel("i", ""),
-    "WHILE": RuntimeKernel("2i", ""),
-    "ZEROS_LIKE": RuntimeKernel("", "i0 o0"),
+    name: RuntimeKernel(data, prepare) for data, prepare, names in _ROWS for name in names.split()
 }
 """The reference kernels, by operator name."""
 

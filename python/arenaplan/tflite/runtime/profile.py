@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from arenaplan.base.errors import fault
@@ -109,50 +109,30 @@ class Profile:
             raise fault("InvalidProfile", f"the profile is no JSON: {error}") from None
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise fault("InvalidProfile", f"the file is no profile of the form {SCHEMA}")
-        entries = document.get("operators")
-        if not isinstance(entries, list):
-            raise fault("InvalidProfile", "the profile has no list 'operators'")
         if document.get("pointer") not in (32, 64):
             raise fault("InvalidProfile", "field 'pointer' of the profile is neither 32 nor 64")
-        return Profile(
-            name=_field(document, "name", str),
-            runtime=_field(document, "runtime", str),
-            kernels=_field(document, "kernels", str),
-            pointer=document["pointer"],
-            head=_size(document, "head"),
-            tail=_size(document, "tail"),
-            startup=_size(document, "startup"),
-            smallest_arena=_size(document, "smallest_arena"),
-            operators=tuple(_operator(entry) for entry in entries),
-        )
+        return Profile(**_fields(Profile, document))
 
 
-def _operator(entry: object) -> OperatorProfile:
-    """Read an operator's profile."""
-    if not isinstance(entry, dict):
-        raise fault("InvalidProfile", "an operator of the profile is no object")
-    scratch = entry.get("scratch")
-    if not isinstance(scratch, list):
-        raise fault("InvalidProfile", "an operator of the profile has no list 'scratch'")
-    sizes = tuple(_checked(size, "a size of scratch memory") for size in scratch)
-    name = _field(entry, "name", str)
-    return OperatorProfile(_size(entry, "subgraph"), _size(entry, "position"), name, sizes)
+def _fields(kind: type[Profile | OperatorProfile], document: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the fields of a document."""
+    return {
+        each.name: _checked(document.get(each.name), str(each.type), f"field {each.name!r}")
+        for each in fields(kind)
+    }
 
 
-def _field(document: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = document.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise fault(
-            "InvalidProfile", f"field {name!r} of the profile is missing or of another type"
-        )
-    return value
-
-
-def _size(document: Mapping[str, Any], name: str) -> int:
-    return _checked(document.get(name), f"field {name!r}")
-
-
-def _checked(value: object, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise fault("InvalidProfile", f"{what} of the profile is not a number of bytes")
-    return value
+def _checked(value: Any, kind: str, what: str) -> Any:
+    """Return a value with a type, as text."""
+    if kind == "str" and isinstance(value, str):
+        return value
+    if kind == "int" and type(value) is int and 0 <= value <= _MOST:
+        return value
+    if kind.startswith("tuple") and isinstance(value, list):
+        inner = kind.removeprefix("tuple[").removesuffix(", ...]")
+        return tuple(_checked(each, inner, f"an entry of {what}") for each in value)
+    if kind == "OperatorProfile" and isinstance(value, dict):
+        return OperatorProfile(**_fields(OperatorProfile, value))
+    known = {"int": "a number of bytes", "str": "text", "OperatorProfile": "an object"}
+    expected = known.get(kind, "a list")
+    raise fault("InvalidProfile", f"{what} of the profile is missing or not {expected}")

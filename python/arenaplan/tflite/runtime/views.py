@@ -13,11 +13,9 @@ from math import prod
 from typing import Final
 
 from arenaplan.base.errors import UnsupportedModel
-from arenaplan.graph.ops import BITS, Operands, effects_of, lookup
-from arenaplan.graph.sizes import checked_bytes
+from arenaplan.graph.ops import BITS
+from arenaplan.tflite.reader.operand_facts import OperandFacts
 from arenaplan.tflite.reader.tflite_model import TfliteModel, TfliteOperator
-from arenaplan.tflite.reader.tflite_operators import OPERATORS, TfliteOp, TfliteOperand
-from arenaplan.tflite.reader.tflite_tensors import SubgraphShapes, array, dtype_of, unique_names
 from arenaplan.tflite.reader.timeline import timeline_of
 from arenaplan.tflite.rewrite.tensor_groups import (
     UNIT,
@@ -39,9 +37,6 @@ Operators whose kernel may find part of the source at the result's place, and wh
 All TensorFlow Lite Micro kernel sets use the reference SLICE and CONCATENATION. The RESHAPE for
 Xtensa compares addresses like the reference kernel.
 """
-
-_FEW: Final = 64
-"""Largest constant that rules read, in elements."""
 
 
 SEQUENTIAL: Final[Mapping[str, str]] = {
@@ -90,11 +85,11 @@ def layout_of(model: TfliteModel, *, shares: bool = False, overlap: bool = False
         # The main subgraph's tensors come first.
         if box.tensor < len(boxes):
             boxes[box.tensor] = box.size
-    operands = _operands(model)
+    facts = OperandFacts(model)
     inputs = tuple(dict.fromkeys(i for i in main.inputs if boxes[i]))
     uses = [Use((), inputs)]
     for operator in main.operators:
-        use = _use(operator, operands, boxes, overlap=overlap)
+        use = _use(operator, facts, boxes, overlap=overlap)
         uses.append(use if shares or overlap else replace(use, leads=()))
     unread = [t for t in range(len(boxes)) if boxes[t] and not _is_made(t, uses)]
     if unread:
@@ -109,45 +104,20 @@ def _is_made(tensor: int, uses: list[Use]) -> bool:
     return any(tensor in use.writes for use in uses)
 
 
-def _operands(model: TfliteModel) -> list[TfliteOperand]:
-    """Return the facts about all tensors for the rules of effects."""
-    main = model.subgraphs[0]
-    names = unique_names(main)
-    shapes = SubgraphShapes(main, names, None)
-    found = []
-    for index, tensor in enumerate(main.tensors):
-        shape, dtype = shapes.of(index), dtype_of(tensor, names[index])
-        checked_bytes(names[index], shape, dtype)
-        numbers = None
-        is_constant = model.is_constant(tensor)
-        if is_constant and prod(shape) <= _FEW:
-            data = array(model, tensor, shape, dtype)
-            if data is not None and data.dtype.kind in "iu":
-                numbers = tuple(int(number) for number in data.ravel())
-        is_fixed = is_constant or tensor.is_variable
-        found.append(TfliteOperand(shape, dtype, tensor.quantization, is_fixed, numbers))
-    return found
-
-
-def _use(
-    operator: TfliteOperator, operands: list[TfliteOperand], boxes: list[int], *, overlap: bool
-) -> Use:
+def _use(operator: TfliteOperator, facts: OperandFacts, boxes: list[int], *, overlap: bool) -> Use:
     """Return an operator's memory."""
-    inputs = [None if i is None else operands[i] for i in operator.inputs]
-    outputs = [None if i is None else operands[i] for i in operator.outputs]
     writes = tuple(dict.fromkeys(i for i in operator.outputs if i is not None and boxes[i]))
     copies: list[OperandCopy] = []
     parts: dict[int, tuple[int, int]] = {}
     is_idempotent = not operator.is_custom and operator.name in IDEMPOTENT
     if is_idempotent:
-        known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
-        for view in effects_of(known, Operands(inputs, outputs)).views:
+        for view in facts.effects(operator).views:
             source, target = operator.inputs[view.input], operator.outputs[view.output]
             if source is None or target is None or not boxes[source] or not boxes[target]:
                 continue
             is_joined = view.of == "output"
             part, whole = (source, target) if is_joined else (target, source)
-            size, end = _bytes(operands[part]), _bytes(operands[whole])
+            size, end = facts.bytes(part), facts.bytes(whole)
             if not is_joined:
                 stop = view.offset + size
                 parts[source] = (view.offset // UNIT * UNIT, stop + -stop % UNIT)
@@ -165,10 +135,9 @@ def _use(
     row = row_of(operator, "reference")
     is_sequential = overlap and not operator.is_custom and operator.name in SEQUENTIAL
     if row is not None and row.way == "element by element" and not is_sequential:
-        leads += _exact_leads(operator, operands, boxes)
+        leads += _exact_leads(operator, facts, boxes)
     if is_sequential:
-        known = lookup(OPERATORS, operator.name, TfliteOp(inputs, outputs, operator.options))
-        effects = effects_of(known, Operands(inputs, outputs))
+        effects = facts.effects(operator)
         pairs = [(p.input, p.output, 0) for p in effects.in_place]
         pairs += [(o.input, o.output, o.distance) for o in effects.overlaps]
         for place, result, distance in pairs:
@@ -179,22 +148,18 @@ def _use(
     return Use(tuple(reads), writes, tuple(copies), is_idempotent, tuple(leads))
 
 
-def _exact_leads(
-    operator: TfliteOperator, operands: list[TfliteOperand], boxes: list[int]
-) -> Iterator[Lead]:
+def _exact_leads(operator: TfliteOperator, facts: OperandFacts, boxes: list[int]) -> Iterator[Lead]:
     """Yield the operands at whose address an operator may write the result."""
     target = operator.outputs[0] if len(operator.outputs) == 1 else None
     if target is None or not boxes[target]:
         return
-    new = operands[target]
+    new = facts.of(target)
     for source in dict.fromkeys(operator.inputs):
-        if source is None or not boxes[source] or prod(operands[source].shape) != prod(new.shape):
+        if source is None or not boxes[source]:
             continue
-        wide, narrow = BITS[operands[source].dtype], BITS[new.dtype]
+        old = facts.of(source)
+        if prod(old.shape) != prod(new.shape):
+            continue
+        wide, narrow = BITS[old.dtype], BITS[new.dtype]
         if narrow == wide or (narrow < wide and narrow == 8):
             yield Lead(source, target, 0, is_exact=True)
-
-
-def _bytes(operand: TfliteOperand) -> int:
-    """Return a tensor's bytes, not rounded."""
-    return prod(operand.shape) * max(8, BITS[operand.dtype]) // 8

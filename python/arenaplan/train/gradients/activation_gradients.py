@@ -2,128 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import pi, sqrt
+from typing import Any, Final, TypeAlias
 
 from arenaplan.train.gradients.gradient_rules import Gradients, Site, rule
+from arenaplan.train.symbols import Operators
 
-# -- roots, powers, logarithms --------------------------------------------------------------------
+_Formula: TypeAlias = "Callable[[Operators, int, int, Callable[[float], int]], int]"
+"""
+A gradient by operators, the result's gradient, the operand or the result, and constants with the
+operand's type.
+"""
+
+
+def _squared(op: Operators, x: int) -> Any:
+    return op.Mul(x, x)
+
+
+_BY_RESULT: Final[Mapping[str, _Formula]] = {
+    "Exp": lambda op, dy, y, number: op.Mul(dy, y),
+    "Reciprocal": lambda op, dy, y, number: op.Neg(op.Mul(op.Mul(dy, y), y)),
+    "Relu": lambda op, dy, y, number: op.ReluGrad(dy, y),
+    "Sigmoid": lambda op, dy, y, number: op.SigmoidGrad(dy, y),
+    "Softsign": lambda op, dy, y, number: op.Mul(dy, _squared(op, op.Sub(number(1), op.Abs(y)))),
+    "Sqrt": lambda op, dy, y, number: op.Div(op.Mul(dy, number(0.5)), y),
+    "Tan": lambda op, dy, y, number: op.Mul(dy, op.Add(_squared(op, y), number(1))),
+    "Tanh": lambda op, dy, y, number: op.TanhGrad(dy, y),
+}
+"""Gradients that follow from results."""
+
+_BY_OPERAND: Final[Mapping[str, _Formula]] = {
+    "Abs": lambda op, dy, x, number: op.Mul(dy, op.Sign(x)),
+    "Acos": lambda op, dy, x, number: op.Neg(
+        op.Div(dy, op.Sqrt(op.Sub(number(1), _squared(op, x))))
+    ),
+    "Acosh": lambda op, dy, x, number: op.Div(dy, op.Sqrt(op.Sub(_squared(op, x), number(1)))),
+    "Asin": lambda op, dy, x, number: op.Div(dy, op.Sqrt(op.Sub(number(1), _squared(op, x)))),
+    "Asinh": lambda op, dy, x, number: op.Div(dy, op.Sqrt(op.Add(_squared(op, x), number(1)))),
+    "Atan": lambda op, dy, x, number: op.Div(dy, op.Add(_squared(op, x), number(1))),
+    "Atanh": lambda op, dy, x, number: op.Div(dy, op.Sub(number(1), _squared(op, x))),
+    "Cos": lambda op, dy, x, number: op.Neg(op.Mul(dy, op.Sin(x))),
+    "Cosh": lambda op, dy, x, number: op.Mul(dy, op.Sinh(x)),
+    "Erf": lambda op, dy, x, number: op.Mul(
+        dy, op.Mul(op.Exp(op.Neg(_squared(op, x))), number(2 / sqrt(pi)))
+    ),
+    "Log": lambda op, dy, x, number: op.Div(dy, x),
+    "Sin": lambda op, dy, x, number: op.Mul(dy, op.Cos(x)),
+    "Sinh": lambda op, dy, x, number: op.Mul(dy, op.Cosh(x)),
+    "Softplus": lambda op, dy, x, number: op.Mul(dy, op.Sigmoid(x)),
+}
+"""Gradients that need operands."""
+
+
+def _registered(name: str, formula: _Formula, reads: str) -> None:
+    rule(name, reads=reads)(
+        lambda at: [formula(at.op, at.dy, at.y() if reads == "y0" else at.x(0), at.number)]
+    )
+
+
+for _name in _BY_RESULT:
+    _registered(_name, _BY_RESULT[_name], "y0")
+for _name in _BY_OPERAND:
+    _registered(_name, _BY_OPERAND[_name], "x0")
 
 
 @rule("Neg")
 def neg(at: Site) -> Gradients:
     """Negate the gradient."""
     return [at.op.Neg(at.dy)]
-
-
-@rule("Abs", reads="x0")
-def absolute(at: Site) -> Gradients:
-    """Multiply by the sign."""
-    return [at.op.Mul(at.dy, at.op.Sign(at.x(0)))]
-
-
-@rule("Exp", reads="y0")
-def exp(at: Site) -> Gradients:
-    """Multiply by the result."""
-    return [at.op.Mul(at.dy, at.y())]
-
-
-@rule("Log", reads="x0")
-def log(at: Site) -> Gradients:
-    """Divide by the operand."""
-    return [at.op.Div(at.dy, at.x(0))]
-
-
-@rule("Sqrt", reads="y0")
-def sqrt_(at: Site) -> Gradients:
-    """Divide by twice the result."""
-    return [at.op.Div(at.op.Mul(at.dy, at.number(0.5)), at.y())]
-
-
-@rule("Reciprocal", reads="y0")
-def reciprocal(at: Site) -> Gradients:
-    """Multiply by ``-y²``."""
-    return [at.op.Neg(at.op.Mul(at.op.Mul(at.dy, at.y()), at.y()))]
-
-
-# -- trigonometry ---------------------------------------------------------------------------------
-
-
-@rule("Sin", reads="x0")
-def sin(at: Site) -> Gradients:
-    """Multiply by the cosine."""
-    return [at.op.Mul(at.dy, at.op.Cos(at.x(0)))]
-
-
-@rule("Cos", reads="x0")
-def cos(at: Site) -> Gradients:
-    """Multiply by the negative sine."""
-    return [at.op.Neg(at.op.Mul(at.dy, at.op.Sin(at.x(0))))]
-
-
-@rule("Tan", reads="y0")
-def tan(at: Site) -> Gradients:
-    """Multiply by ``1 + y²``."""
-    return [at.op.Mul(at.dy, at.op.Add(at.op.Mul(at.y(), at.y()), at.number(1)))]
-
-
-@rule("Sinh", reads="x0")
-def sinh(at: Site) -> Gradients:
-    """Multiply by the hyperbolic cosine."""
-    return [at.op.Mul(at.dy, at.op.Cosh(at.x(0)))]
-
-
-@rule("Cosh", reads="x0")
-def cosh(at: Site) -> Gradients:
-    """Multiply by the hyperbolic sine."""
-    return [at.op.Mul(at.dy, at.op.Sinh(at.x(0)))]
-
-
-def _inverse(square: Callable[[Site, int], int], *, is_root: bool) -> Callable[[Site], Gradients]:
-    """
-    Return a rule that divides by an expression of the operand's square, or the expression's root.
-    """
-
-    def gradient(at: Site) -> Gradients:
-        below = square(at, at.op.Mul(at.x(0), at.x(0)))
-        return [at.op.Div(at.dy, at.op.Sqrt(below) if is_root else below)]
-
-    return gradient
-
-
-rule("Asin", reads="x0")(_inverse(lambda at, s: at.op.Sub(at.number(1), s), is_root=True))
-rule("Asinh", reads="x0")(_inverse(lambda at, s: at.op.Add(s, at.number(1)), is_root=True))
-rule("Acosh", reads="x0")(_inverse(lambda at, s: at.op.Sub(s, at.number(1)), is_root=True))
-rule("Atan", reads="x0")(_inverse(lambda at, s: at.op.Add(s, at.number(1)), is_root=False))
-rule("Atanh", reads="x0")(_inverse(lambda at, s: at.op.Sub(at.number(1), s), is_root=False))
-
-
-@rule("Acos", reads="x0")
-def acos(at: Site) -> Gradients:
-    """Divide by ``-sqrt(1 - x²)``."""
-    below = at.op.Sub(at.number(1), at.op.Mul(at.x(0), at.x(0)))
-    return [at.op.Neg(at.op.Div(at.dy, at.op.Sqrt(below)))]
-
-
-# -- activations ----------------------------------------------------------------------------------
-
-
-@rule("Relu", reads="y0")
-def relu(at: Site) -> Gradients:
-    """Keep the gradient where the result is positive."""
-    return [at.op.ReluGrad(at.dy, at.y())]
-
-
-@rule("Sigmoid", reads="y0")
-def sigmoid(at: Site) -> Gradients:
-    """Multiply by ``y (1 - y)``."""
-    return [at.op.SigmoidGrad(at.dy, at.y())]
-
-
-@rule("Tanh", reads="y0")
-def tanh(at: Site) -> Gradients:
-    """Multiply by ``1 - y²``."""
-    return [at.op.TanhGrad(at.dy, at.y())]
 
 
 @rule("LeakyRelu", reads="x0")
@@ -189,19 +136,6 @@ def shrink(at: Site) -> Gradients:
     return [at.op.Where(beyond, at.dy, at.number(0))]
 
 
-@rule("Softplus", reads="x0")
-def softplus(at: Site) -> Gradients:
-    """Multiply by the logistic function."""
-    return [at.op.Mul(at.dy, at.op.Sigmoid(at.x(0)))]
-
-
-@rule("Softsign", reads="y0")
-def softsign(at: Site) -> Gradients:
-    """Multiply by ``(1 - |y|)²``."""
-    rest = at.op.Sub(at.number(1), at.op.Abs(at.y()))
-    return [at.op.Mul(at.dy, at.op.Mul(rest, rest))]
-
-
 @rule("HardSigmoid", reads="y0")
 def hard_sigmoid(at: Site) -> Gradients:
     """Multiply by alpha between the bounds."""
@@ -239,14 +173,6 @@ def mish(at: Site) -> Gradients:
     bend = op.Sub(at.number(1), op.Mul(t, t))
     slope = op.Add(t, op.Mul(op.Mul(at.x(0), bend), op.Sigmoid(at.x(0))))
     return [op.Mul(at.dy, slope)]
-
-
-@rule("Erf", reads="x0")
-def erf(at: Site) -> Gradients:
-    """Multiply by ``2 / sqrt(pi) exp(-x²)``."""
-    op = at.op
-    bell = op.Exp(op.Neg(op.Mul(at.x(0), at.x(0))))
-    return [op.Mul(at.dy, op.Mul(bell, at.number(2 / sqrt(pi))))]
 
 
 @rule("Gelu", reads="x0")

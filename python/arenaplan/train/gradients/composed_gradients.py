@@ -13,7 +13,7 @@ from arenaplan.formats.onnx.tensors import DTYPE_CODES
 from arenaplan.train.gradients.gradient_rules import Gradients, Site, composed
 
 
-@composed("Attention", "RotaryEmbedding")
+@composed("Attention")
 def by_body(at: Site) -> Gradients:
     """Compose the operator's standard function."""
     node, op = at.node, at.op

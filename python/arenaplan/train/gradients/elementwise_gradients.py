@@ -22,13 +22,6 @@ def sub(at: Site) -> Gradients:
     ]
 
 
-@rule("Mean")
-def mean(at: Site) -> Gradients:
-    """Give every operand an equal share."""
-    share = at.op.Mul(at.dy, at.number(1 / len(at.node.inputs)))
-    return [at.unbroadcast(share, k) if at.wants(k) else None for k in range(len(at.node.inputs))]
-
-
 @rule("Mul", reads="x0 x1")
 def mul(at: Site) -> Gradients:
     """Multiply by the other operand."""

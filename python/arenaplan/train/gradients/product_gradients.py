@@ -86,25 +86,3 @@ def _summed_to(at: Site, product: int, shape: tuple[int, ...], position: int) ->
     if axes:
         product = at.op.ReduceSum(product, np.array(axes, np.int64), keepdims=0)
     return _reshaped(at, product, at.shape(position))
-
-
-@rule("Einsum", reads="x*")
-def einsum(at: Site) -> Gradients:
-    """Swap operand and result, with the gradient in the operand's place."""
-    equation = str(at.attribute("equation")).replace(" ", "")
-    left, arrow, made = equation.partition("->")
-    terms = left.split(",")
-    if not arrow or "." in equation or any(len(set(term)) != len(term) for term in terms):
-        raise at.refusal(f"the gradient of equation {equation!r} has no rule")
-    found: list[int | None] = []
-    for k, term in enumerate(terms):
-        others = [t for other, t in enumerate(terms) if other != k]
-        if not at.wants(k):
-            found.append(None)
-            continue
-        if not set(term) <= set(made).union(*others):
-            raise at.refusal(f"equation {equation!r} sums operand {k} alone")
-        operands = [at.dy, *(at.x(other) for other in range(len(terms)) if other != k)]
-        text = ",".join([made, *others])
-        found.append(at.op.Einsum(*operands, equation=f"{text}->{term}"))
-    return found

@@ -51,20 +51,6 @@ def reduce_extreme(at: Site) -> Gradients:
     return _found(at, op.Mul(mark, op.Div(_kept(at, at.dy), many)))
 
 
-@rule("ReduceL1", reads="x0")
-def reduce_l1(at: Site) -> Gradients:
-    """Multiply by signs."""
-    return _found(at, at.op.Mul(at.op.Sign(at.x(0)), _kept(at, at.dy)))
-
-
-@rule("ReduceL2", reads="x0 y0")
-def reduce_l2(at: Site) -> Gradients:
-    """Multiply the operand by the gradient over the length; 0 where all elements are."""
-    op, zero = at.op, at.number(0)
-    share = op.Where(op.Equal(at.y(), zero), zero, op.Div(at.dy, at.y()))
-    return _found(at, op.Mul(at.x(0), _kept(at, share)))
-
-
 @rule("ReduceProd", reads="x0")
 def reduce_prod(at: Site) -> Gradients:
     """Multiply by the product of the other elements; special-cased for zeros."""
@@ -81,26 +67,6 @@ def reduce_prod(at: Site) -> Gradients:
     alone = op.Where(op.Equal(many, zeros), op.Div(rest, safe), zero)
     kept = op.Where(op.Less(many, at.number(1.5)), alone, zero)
     return _found(at, op.Mul(_kept(at, at.dy), kept))
-
-
-@rule("ReduceSumSquare", reads="x0")
-def reduce_sum_square(at: Site) -> Gradients:
-    """Multiply the operand by twice the gradient."""
-    return _found(at, at.op.Mul(at.x(0), _kept(at, at.op.Mul(at.dy, at.number(2)))))
-
-
-@rule("ReduceLogSum", reads="y0")
-def reduce_log_sum(at: Site) -> Gradients:
-    """Divide by the sum."""
-    return _found(at, _spread(at, at.op.Div(at.dy, at.op.Exp(at.y()))))
-
-
-@rule("ReduceLogSumExp", reads="x0 y0")
-def reduce_log_sum_exp(at: Site) -> Gradients:
-    """Multiply by each element's share in the sum."""
-    op = at.op
-    share = op.Exp(op.Sub(at.x(0), _kept(at, at.y())))
-    return _found(at, op.Mul(share, _kept(at, at.dy)))
 
 
 @rule("CumSum")

@@ -10,6 +10,7 @@ from onnx import AttributeProto, ModelProto, helper, numpy_helper
 
 from arenaplan.base.arguments import typed
 from arenaplan.base.errors import InvalidOperand, UnknownShape
+from arenaplan.base.free_names import free_name
 from arenaplan.base.quoting import quoted
 from arenaplan.formats import load
 from arenaplan.formats.onnx.budget import ImportBudget
@@ -208,7 +209,7 @@ class Operators:
                 places[name] = known.index
         operands = [f"i{at}" if known else "" for at, known in enumerate(op.inputs)]
         node = helper.make_node(op.type, operands, op.outputs, op.name, domain=op.domain)
-        node.attribute.extend(proto for _, proto in _protos(attributes))
+        node.attribute.extend(proto for _, proto in protos_of(attributes))
         outputs = [helper.make_empty_tensor_value_info(name) for name in op.outputs]
         versions = [helper.make_opsetid(*version) for version in VERSIONS.items()]
         body = helper.make_graph([node], op.type, inputs, outputs, stored)
@@ -270,15 +271,13 @@ class Operators:
         for value in values[self._seen :]:
             self._names.add(value.name)
         self._seen = len(values)
-        free, number = name, 0
-        while free in self._names:
-            number += 1
-            free = f"{name}_{number}"
-        return free
+        return free_name(name, self._names)
 
     def _next(self, kind: str) -> str:
         """Return the name for the next unnamed node of a kind."""
-        taken = {node.name for node in self._graph.nodes} if kind not in self._counts else ()
+        # An operator that is a function has parts, which its name is ahead of.
+        nodes = self._graph.nodes if kind not in self._counts else ()
+        taken = {node.name.partition("/")[0] for node in nodes}
         number = self._counts.get(kind, 0)
         while (name := f"{kind}_{number}") in taken:
             number += 1
@@ -389,7 +388,7 @@ def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
         text = "the shape of its result does not follow from the operator"
         raise op.error(UnknownShape, text + undeclared(op.domain, "shapes"))
     results = []
-    found = infer(op, _protos(attributes), VERSIONS)
+    found = infer(op, protos_of(attributes), VERSIONS)
     for name, (shape, dtype) in zip(op.outputs, found, strict=True):
         dims = tuple(dim for dim in shape or (None,) if isinstance(dim, int))
         if shape is None or dtype is None or len(dims) < len(shape):
@@ -398,7 +397,7 @@ def results_of(op: Op, attributes: Mapping[str, Any]) -> Sequence[Result]:
     return results
 
 
-def _protos(attributes: Mapping[str, Any]) -> list[tuple[str, AttributeProto]]:
+def protos_of(attributes: Mapping[str, Any]) -> list[tuple[str, AttributeProto]]:
     """Return attributes as in a model file, by name."""
     return [
         (key, helper.make_attribute(key, numpy_helper.from_array(value)))

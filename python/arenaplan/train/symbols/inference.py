@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from onnx import defs, helper, numpy_helper, shape_inference
 
 from arenaplan.base.errors import PlannerError, ShapeMismatch, UndefinedValue, UnknownShape
 from arenaplan.base.quoting import listed, quoted
 from arenaplan.formats.onnx.op import OnnxOperand as OnnxOperand
 from arenaplan.formats.onnx.op import Op
+from arenaplan.formats.onnx.rules.schema_rules import infer as infer_partly
 from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
 from arenaplan.graph import Graph
 from arenaplan.train.symbols.composer import (
@@ -29,9 +28,10 @@ from arenaplan.train.symbols.composer import (
     VERSIONS,
     operators,
     plain_attributes,
+    protos_of,
     results_of,
 )
-from arenaplan.train.symbols.relations import BROADCASTS, PartialShape, Sizes, relate
+from arenaplan.train.symbols.relations import BROADCASTS, RELATIONS, PartialShape, Sizes
 from arenaplan.train.symbols.vertex import Entry, Vertex, checked_names, entry_name, topological
 
 _DEFAULT = "float32"
@@ -70,7 +70,6 @@ class _Inference:
         self._sizes: dict[tuple[Vertex, int], Sizes] = {}
         self._dtypes: dict[tuple[Vertex, int], str] = {}
         self._names: dict[str, tuple[Vertex, int]] = {}
-        self._changed = False
         for vertex in self._vertices:
             for index in range(vertex.outputs):
                 name = entry_name(Entry(vertex, index))
@@ -108,8 +107,7 @@ class _Inference:
 
     def _learn(self, vertex: Vertex, index: int, shape: PartialShape, where: Vertex | None) -> None:
         try:
-            if self._sizes[vertex, index].learn(shape):
-                self._changed = True
+            self._sizes[vertex, index].learn(shape)
         except ShapeMismatch as error:
             raise _at(where, error) from None
 
@@ -163,104 +161,77 @@ class _Inference:
 
     def _sweep(self) -> None:
         """Sweep forward and backward until no fact changes."""
-        self._changed = True
-        while self._changed:
-            self._changed = False
+        before: list[PartialShape] | None = None
+        while before != (known := [sizes.shape for sizes in self._sizes.values()]):
+            before = known
             for vertex in self._vertices:
                 self._forward(vertex)
                 self._relate(vertex)
             for vertex in reversed(self._vertices):
                 self._relate(vertex)
 
-    def _shape_of(self, entry: Entry | None) -> PartialShape:
-        return None if entry is None else self._sizes[entry.vertex, entry.output].shape
-
     def _forward(self, vertex: Vertex) -> None:
         """Infer results from operands."""
         schema = vertex.schema
         if schema is None or not schema.outputs:
             return
-        op = self._op(vertex)
+        op, shapes = self._op(vertex)
         try:
-            if op is not None:
+            if all(shape is not None and None not in shape for shape in shapes):
                 for index, (shape, dtype) in enumerate(results_of(op, vertex.attributes)):
                     if index < vertex.outputs:
                         self._learn(vertex, index, shape, vertex)
                         self._dtypes[vertex, index] = dtype
             elif not schema.domain:
-                self._infer_partly(vertex)
+                self._infer_partly(vertex, op, shapes)
         except UnknownShape:
             return
         except PlannerError as error:
             raise _at(vertex, error) from None
 
-    def _op(self, vertex: Vertex) -> Op | None:
-        """Return the operator for importers, if all operands are known."""
+    def _op(self, vertex: Vertex) -> tuple[Op, list[PartialShape]]:
+        """Return the operator for importers, and the known dimensions of operands."""
         schema = vertex.schema
         assert schema is not None
         operands: list[OnnxOperand | None] = []
+        shapes: list[PartialShape] = []
         for entry in vertex.inputs:
+            shapes.append(() if entry is None else self._sizes[entry.vertex, entry.output].shape)
             if entry is None:
                 operands.append(None)
                 continue
-            shape = self._shape_of(entry)
-            if shape is None or None in shape:
-                return None
-            dims = tuple(dim for dim in shape if dim is not None)
+            dims = tuple(dim or 0 for dim in shapes[-1] or ())
             dtype = self._dtypes[entry.vertex, entry.output]
             data = _constant(entry.vertex, dtype)
             operands.append(OnnxOperand(entry_name(entry), dims, dtype, data, data is not None))
         names = [entry_name(Entry(vertex, index)) for index in range(vertex.outputs)]
         plain = plain_attributes(schema, vertex.attributes, vertex.name)
-        return Op(
-            vertex.name, schema.name, schema.domain, schema.version, operands, names, plain, BUDGET
+        version = schema.version
+        return (
+            Op(vertex.name, schema.name, schema.domain, version, operands, names, plain, BUDGET),
+            shapes,
         )
 
-    def _infer_partly(self, vertex: Vertex) -> None:
+    def _infer_partly(self, vertex: Vertex, op: Op, shapes: list[PartialShape]) -> None:
         """Let the package ``onnx`` infer results from operands that are known in part."""
-        schema = vertex.schema
-        assert schema is not None
-        names, types, data = [], {}, {}
-        for position, entry in enumerate(vertex.inputs):
-            names.append("" if entry is None else f"i{position}")
-            if entry is None:
-                continue
-            dtype = self._dtypes[entry.vertex, entry.output]
-            types[names[-1]] = helper.make_tensor_type_proto(
-                DTYPE_CODES[dtype], self._shape_of(entry)
-            )
-            constant = _constant(entry.vertex, dtype)
-            if constant is not None:
-                data[names[-1]] = numpy_helper.from_array(constant)
-        outputs = [f"o{index}" for index in range(vertex.outputs)]
-        attributes = {
-            key: numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-            for key, value in vertex.attributes.items()
-        }
-        node = helper.make_node(schema.name, names, outputs, **attributes)
-        # The package's type stubs lack most schema attributes.
-        definitions: Any = defs
-        known = definitions.get_schema(schema.name, schema.version, schema.domain)
-        imports = [helper.make_opsetid(domain, version) for domain, version in VERSIONS.items()]
         try:
-            found = shape_inference.infer_node_outputs(known, node, types, data, None, imports)
-        except Exception:
+            found = infer_partly(op, protos_of(vertex.attributes), VERSIONS, shapes)
+        except PlannerError:
             return
-        for index, name in enumerate(outputs):
-            if name in found and found[name].tensor_type.HasField("shape"):
-                dims = found[name].tensor_type.shape.dim
-                shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in dims)
-                self._learn(vertex, index, shape, vertex)
+        for index, (shape, _) in enumerate(found):
+            if shape is not None:
+                dims = tuple(dim if isinstance(dim, int) else None for dim in shape)
+                self._learn(vertex, index, dims, vertex)
 
     def _relate(self, vertex: Vertex) -> None:
         """Apply the relations that hold in both directions."""
-        if vertex.schema is None:
+        relation = RELATIONS.get("" if vertex.schema is None else vertex.schema.table_name)
+        if relation is None:
             return
         inputs = [None if e is None else self._sizes[e.vertex, e.output] for e in vertex.inputs]
         outputs = [self._sizes[vertex, index] for index in range(vertex.outputs)]
         try:
-            if relate(vertex.schema, vertex.attributes, inputs, outputs):
-                self._changed = True
+            relation(vertex.attributes, inputs, outputs)
         except ShapeMismatch as error:
             raise _at(vertex, error) from None
 

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 from arenaplan.base.errors import ShapeMismatch
 from arenaplan.base.quoting import quoted
 from arenaplan.formats.onnx.rules.elementwise_rules import ARITHMETIC, COMPARISONS, SAME, VARIADIC
-from arenaplan.formats.onnx.symbol_schema import Schema
 
 PartialShape: TypeAlias = "tuple[int | None, ...] | None"
 
@@ -32,32 +31,25 @@ class Sizes:
         """Whether all dimensions are known."""
         return self.shape is not None and None not in self.shape
 
-    def learn(self, shape: PartialShape) -> bool:
+    def learn(self, shape: PartialShape) -> None:
         """
-        Add facts; return whether any fact is new.
+        Add facts.
 
         Raises
         ------
         ShapeMismatch
             If they contradict what is known.
         """
-        if shape is None:
-            return False
         known = self.shape
-        if known is None:
-            self.shape = tuple(shape)
-            return True
+        if shape is None or known is None:
+            self.shape = known if shape is None else tuple(shape)
+            return
         pairs = list(zip(known, shape, strict=False))
         if len(known) != len(shape) or any(
             a is not None and b is not None and a != b for a, b in pairs
         ):
             raise ShapeMismatch(f"{quoted(self.name)} has shape {known}, and would have {shape}")
         self.shape = tuple(b if a is None else a for a, b in pairs)
-        return self.shape != known
-
-    def rank(self, rank: int) -> bool:
-        """Learn the number of dimensions."""
-        return self.learn((None,) * rank)
 
     def dim(self, axis: int) -> int | None:
         """Return a dimension, if known."""
@@ -65,85 +57,75 @@ class Sizes:
             return None
         return self.shape[axis]
 
-    def learn_dim(self, axis: int, dim: int | None) -> bool:
+    def learn_dim(self, axis: int, dim: int | None) -> None:
         """Learn a dimension of a value with known rank."""
         if dim is None or self.shape is None or not -len(self.shape) <= axis < len(self.shape):
-            return False
+            return
         shape: list[int | None] = [None] * len(self.shape)
         shape[axis] = dim
-        return self.learn(tuple(shape))
+        self.learn(tuple(shape))
 
 
-def same_dim(a: Sizes, i: int, b: Sizes, j: int) -> bool:
+def _same_dim(a: Sizes, i: int, b: Sizes, j: int) -> None:
     """Make two dimensions equal."""
-    found = b.learn_dim(j, a.dim(i))
-    return a.learn_dim(i, b.dim(j)) or found
+    b.learn_dim(j, a.dim(i))
+    a.learn_dim(i, b.dim(j))
 
 
-def same(a: Sizes, b: Sizes) -> bool:
+def _same(a: Sizes, b: Sizes) -> None:
     """Make two shapes equal."""
-    found = a.learn(b.shape)
-    return b.learn(a.shape) or found
+    a.learn(b.shape)
+    b.learn(a.shape)
+
+
+def _ranked(values: Sequence[Sizes], rank: int | None = None) -> int | None:
+    """Give all the number of dimensions that one of them has, unless it is given; return it."""
+    if rank is None:
+        rank = next((len(each.shape) for each in values if each.shape is not None), None)
+    if rank is not None:
+        for each in values:
+            each.learn((None,) * rank)
+    return rank
 
 
 Attributes: TypeAlias = Mapping[str, Any]
 Inputs: TypeAlias = "Sequence[Sizes | None]"
 Outputs: TypeAlias = Sequence[Sizes]
-Relation: TypeAlias = Callable[[Attributes, Inputs, Outputs], bool]
+Relation: TypeAlias = Callable[[Attributes, Inputs, Outputs], object]
 
 
-def relate(schema: Schema, attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
-    """
-    Apply an operator's relations; return whether any fact is new.
-
-    Raises
-    ------
-    ShapeMismatch
-        If they contradict what is known.
-    """
-    relation = RELATIONS.get(schema.table_name)
-    return relation is not None and relation(attributes, inputs, outputs)
-
-
-def _first(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _first(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """The result has the first operand's shape."""
-    del attributes
-    return inputs[0] is not None and same(inputs[0], outputs[0])
+    if inputs[0] is not None:
+        _same(inputs[0], outputs[0])
 
 
-def _broadcast(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _broadcast(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """A result dimension equals an operand's dimension, unless the latter is 1."""
-    del attributes
-    y, found = outputs[0], False
-    operands = [x for x in inputs if x is not None]
+    y, operands = outputs[0], [x for x in inputs if x is not None]
     if y.shape is None:
-        return False
+        return
     for x in operands:
         if x.shape is None:
             continue
-        lead = len(y.shape) - len(x.shape)
-        if lead < 0:
+        if len(y.shape) < len(x.shape):
             raise ShapeMismatch(f"{quoted(x.name)} has shape {x.shape}, and {y.name} {y.shape}")
-        for axis, dim in enumerate(x.shape):
-            made = y.shape[axis + lead]
-            if dim is None and made == 1:
-                found = x.learn_dim(axis, 1) or found
-            others = [o for o in operands if o is not x and o.shape is not None]
-            alone = len(others) == len(operands) - 1 and all(
-                (o.dim(axis - len(x.shape)) if axis - len(x.shape) >= -len(o.shape or ()) else 1)
-                == 1
-                for o in others
+        for axis, dim in enumerate(x.shape, -len(x.shape)):
+            made = y.dim(axis)
+            alone = all(
+                o.shape is not None and (-axis > len(o.shape) or o.shape[axis] == 1)
+                for o in operands
+                if o is not x
             )
-            if dim is None and made is not None and alone:
-                found = x.learn_dim(axis, made) or found
-            if dim not in (None, 1) and made is None:
-                found = y.learn_dim(axis + lead, dim) or found
-            if dim not in (None, 1) and made is not None and made != dim:
-                raise ShapeMismatch(
-                    f"{quoted(x.name)} has shape {x.shape}, which does not broadcast to {y.shape} "
-                    f"of {quoted(y.name)}"
-                )
-    return found
+            if dim is None and (made == 1 or alone):
+                x.learn_dim(axis, made)
+            if dim not in (None, 1):
+                if made not in (None, dim):
+                    raise ShapeMismatch(
+                        f"{quoted(x.name)} has shape {x.shape}, which does not broadcast to "
+                        f"{y.shape} of {quoted(y.name)}"
+                    )
+                y.learn_dim(axis, dim)
 
 
 def given(inputs: Inputs, count: int) -> list[Sizes]:
@@ -151,138 +133,113 @@ def given(inputs: Inputs, count: int) -> list[Sizes]:
     return [x for x in inputs[:count] if x is not None]
 
 
-def _gemm(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _gemm(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """``(M, K)`` times ``(K, N)`` is ``(M, N)``."""
     (a, b), y = given(inputs, 2), outputs[0]
     across, down = int(attributes.get("transA", 0)), int(attributes.get("transB", 0))
-    found = any([a.rank(2), b.rank(2), y.rank(2)])
-    pairs = [
-        same_dim(a, across, y, 0),
-        same_dim(b, 1 - down, y, 1),
-        same_dim(a, 1 - across, b, down),
-    ]
-    return any(pairs) or found
+    _ranked([a, b, y], 2)
+    _same_dim(a, across, y, 0)
+    _same_dim(b, 1 - down, y, 1)
+    _same_dim(a, 1 - across, b, down)
 
 
-def _matmul(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _matmul(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """
     Rows from the first operand, columns from the second; leading dimensions if only one has them.
     """
-    del attributes
     (a, b), y = given(inputs, 2), outputs[0]
-    found = False
     if b.shape is None and a.shape is not None and len(a.shape) >= 2:
-        found = b.rank(2)  # Weights, unless something else is said.
+        _ranked([b], 2)  # Weights, unless something else is said.
     if a.shape is None or b.shape is None or min(len(a.shape), len(b.shape)) < 2:
-        return found
-    pairs = [same_dim(a, -1, b, -2), same_dim(a, -2, y, -2), same_dim(b, -1, y, -1)]
+        return
+    _same_dim(a, -1, b, -2)
+    _same_dim(a, -2, y, -2)
+    _same_dim(b, -1, y, -1)
     if len(b.shape) == 2:
-        pairs.append(y.rank(len(a.shape)))
-        pairs.extend(same_dim(a, k, y, k) for k in range(len(a.shape) - 2))
-    return any(pairs) or found
+        _ranked([y], len(a.shape))
+        for k in range(len(a.shape) - 2):
+            _same_dim(a, k, y, k)
 
 
-def _conv(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _conv(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Data ``(N, C, …)``, weights ``(M, C / group, …)``, results ``(N, M, …)``."""
     (x, w), y = given(inputs, 2), outputs[0]
     group = int(attributes.get("group", 1))
     kernel = attributes.get("kernel_shape")
-    found = []
-    rank = next((len(s.shape) for s in (x, w, y) if s.shape is not None), None)
-    rank = len(kernel) + 2 if kernel is not None else rank
+    rank = _ranked([x, w, y], None if kernel is None else len(kernel) + 2)
     if rank is None:
-        return False
-    found += [s.rank(rank) for s in (x, w, y)]
+        return
     if kernel is not None:
-        found.append(w.learn((None, None, *kernel)))
-    found += [same_dim(x, 0, y, 0), same_dim(w, 0, y, 1)]
+        w.learn((None, None, *kernel))
+    _same_dim(x, 0, y, 0)
+    _same_dim(w, 0, y, 1)
     channels, width = x.dim(1), w.dim(1)
     if channels is not None:
         if channels % group:
             raise ShapeMismatch(f"{quoted(x.name)} has {channels} channels in {group} groups")
-        found.append(w.learn_dim(1, channels // group))
+        w.learn_dim(1, channels // group)
     elif width is not None:
-        found.append(x.learn_dim(1, width * group))
-    bias = inputs[2] if len(inputs) > 2 else None
-    if bias is not None:
-        found += [bias.rank(1), same_dim(bias, 0, y, 1)]
-    if attributes.get("auto_pad", "NOTSET") == "NOTSET":
-        for k in range(rank - 2):
-            found.append(_slid(attributes, k, rank - 2, x, w.dim(2 + k), y))
-    return any(found)
+        x.learn_dim(1, width * group)
+    for bias in given(inputs[2:], 1):
+        _ranked([bias], 1)
+        _same_dim(bias, 0, y, 1)
+    _slide(attributes, x, [w.dim(2 + k) for k in range(rank - 2)], y)
 
 
-def _slid(
-    attributes: Attributes, k: int, rank: int, x: Sizes, kernel: int | None, y: Sizes
-) -> bool:
-    """Return whether an image dimension follows from the result, at stride 1."""
-    strides = attributes.get("strides") or (1,) * rank
-    if kernel is None or strides[k] != 1 or y.dim(2 + k) is None:
-        return False
-    dilations, pads = attributes.get("dilations"), attributes.get("pads") or (0,) * (2 * rank)
-    extent = (kernel - 1) * (dilations[k] if dilations else 1) + 1
-    made = y.dim(2 + k)
-    assert made is not None
-    return x.learn_dim(2 + k, made - 1 + extent - pads[k] - pads[rank + k])
+def _slide(attributes: Attributes, x: Sizes, kernel: Sequence[int | None], y: Sizes) -> None:
+    """Learn image dimensions that follow from the result, at stride 1."""
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return
+    rank = len(kernel)
+    strides, dilations = (attributes.get(k) or (1,) * rank for k in ("strides", "dilations"))
+    pads = attributes.get("pads") or (0,) * (2 * rank)
+    for k, size in enumerate(kernel):
+        made = y.dim(2 + k)
+        if size is not None and strides[k] == 1 and made is not None:
+            x.learn_dim(2 + k, made + (size - 1) * dilations[k] - pads[k] - pads[rank + k])
 
 
-def _pool(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _pool(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Samples and channels stay; at stride 1 the image follows from the result."""
     (x,), y = given(inputs, 1), outputs[0]
     kernel = attributes.get("kernel_shape")
-    found = []
-    if kernel is not None:
-        found = [x.rank(len(kernel) + 2), y.rank(len(kernel) + 2)]
-    elif x.shape is not None or y.shape is not None:
-        rank = len(x.shape or y.shape or ())
-        found = [x.rank(rank), y.rank(rank)]
-    found += [same_dim(x, 0, y, 0), same_dim(x, 1, y, 1)]
-    if kernel is not None and attributes.get("auto_pad", "NOTSET") == "NOTSET":
-        rank = len(kernel)
-        found += [_slid(attributes, k, rank, x, kernel[k], y) for k in range(rank)]
-    return any(found)
+    _ranked([x, y], None if kernel is None else len(kernel) + 2)
+    _same_dim(x, 0, y, 0)
+    _same_dim(x, 1, y, 1)
+    _slide(attributes, x, kernel or (), y)
 
 
-def _channels(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _channels(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """The result is like the data; parameters have one element per channel."""
-    (x,), y = given(inputs, 1), outputs[0]
-    found = [same(x, y)]
-    for parameter in inputs[1:]:
-        if parameter is not None:
-            found += [parameter.rank(1), same_dim(parameter, 0, x, 1)]
-    return any(found)
+    x, *parameters = given(inputs, len(inputs))
+    _same(x, outputs[0])
+    for parameter in parameters:
+        _ranked([parameter], 1)
+        _same_dim(parameter, 0, x, 1)
 
 
-def _trailing(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _trailing(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """The result is like the data; parameters have its dimensions from an axis on."""
-    (x,), y = given(inputs, 1), outputs[0]
-    found = [same(x, y)]
+    x, *parameters = given(inputs, len(inputs))
+    _same(x, outputs[0])
     axis = int(attributes.get("axis", -1))
-    for parameter in inputs[1:]:
-        if parameter is not None and parameter.shape is None and x.shape is not None:
-            found.append(parameter.learn(x.shape[axis % len(x.shape) :]))
-    return any(found)
+    for parameter in parameters:
+        if parameter.shape is None and x.shape:
+            parameter.learn(x.shape[axis % len(x.shape) :])
 
 
-def _transpose(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _transpose(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Dimension *k* of the result is dimension ``perm[k]``."""
     (x,), y = given(inputs, 1), outputs[0]
     order = attributes.get("perm")
-    if order is None:
-        known = x.shape or y.shape
-        order = () if known is None else range(len(known))[::-1]
-        if known is None:
-            return False
-    found = [x.rank(len(order)), y.rank(len(order))]
-    found += [same_dim(x, axis, y, k) for k, axis in enumerate(order)]
-    return any(found)
+    rank = _ranked([x, y], None if order is None else len(order))
+    for k, axis in enumerate(order or range(rank or 0)[::-1]):
+        _same_dim(x, axis, y, k)
 
 
-def _elements(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _elements(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """A reshape keeps the element count, which determines a single unknown dimension."""
-    del attributes
     (x,), y = given(inputs, 1), outputs[0]
-    found = False
     for a, b in ((x, y), (y, x)):
         if not a.is_known or b.shape is None or b.shape.count(None) != 1:
             continue
@@ -294,66 +251,59 @@ def _elements(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
                 f"{b.shape}"
             )
         if rest:
-            found = b.learn_dim(b.shape.index(None), total // rest) or found
-    return found
+            b.learn_dim(b.shape.index(None), total // rest)
 
 
-def _concat(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _concat(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """All dimensions are equal except the joined dimension, which is the sum."""
-    return _joined(int(attributes["axis"]), [x for x in inputs if x is not None], outputs[0])
+    _join(int(attributes["axis"]), given(inputs, len(inputs)), outputs[0])
 
 
-def _split(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _split(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """All dimensions but one are equal, and that one is the sum."""
-    return _joined(int(attributes.get("axis", 0)), outputs, *given(inputs, 1))
+    _join(int(attributes.get("axis", 0)), outputs, *given(inputs, 1))
 
 
-def _joined(axis: int, parts: Sequence[Sizes], whole: Sizes) -> bool:
-    known = next((s.shape for s in (whole, *parts) if s.shape is not None), None)
-    if known is None:
-        return False
-    rank = len(known)
-    found = [s.rank(rank) for s in (whole, *parts)]
+def _join(axis: int, parts: Sequence[Sizes], whole: Sizes) -> None:
+    rank = _ranked([whole, *parts])
+    if not rank:
+        return
     axis %= rank
     for k in range(rank):
         if k != axis:
-            found += [same_dim(part, k, whole, k) for part in parts]
-            found += [same_dim(part, k, parts[0], k) for part in parts[1:]]
+            for part in parts:
+                _same_dim(part, k, whole, k)
     sizes = [part.dim(axis) for part in parts]
     total = sum(size for size in sizes if size is not None)
     if None not in sizes:
-        found.append(whole.learn_dim(axis, total))
+        whole.learn_dim(axis, total)
     elif sizes.count(None) == 1 and (all_of := whole.dim(axis)) is not None:
         if all_of < total:
             raise ShapeMismatch(
                 f"{quoted(whole.name)} has {all_of} along axis {axis}, and its parts {total}"
             )
-        found.append(parts[sizes.index(None)].learn_dim(axis, all_of - total))
-    return any(found)
+        parts[sizes.index(None)].learn_dim(axis, all_of - total)
 
 
-def _loss(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _loss(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Scores ``(N, C, …)``, labels ``(N, …)``, weights ``(C,)``."""
     scores, labels = given(inputs, 2)
-    found = []
     if labels.shape is not None:
-        found.append(scores.learn((labels.shape[:1] or (None,)) + (None,) + labels.shape[1:]))
+        scores.learn((labels.shape[:1] or (None,)) + (None,) + labels.shape[1:])
     if scores.shape is not None and len(scores.shape) > 1:
-        found.append(labels.learn((scores.shape[0], *scores.shape[2:])))
-    if len(inputs) > 2 and inputs[2] is not None:
-        found += [inputs[2].rank(1), same_dim(inputs[2], 0, scores, 1)]
+        labels.learn((scores.shape[0], *scores.shape[2:]))
+    for weights in given(inputs[2:], 1):
+        _ranked([weights], 1)
+        _same_dim(weights, 0, scores, 1)
     if attributes.get("reduction", "mean") != "none":
-        found.append(outputs[0].learn(()))
-    if len(outputs) > 1:
-        found.append(same(scores, outputs[1]))
-    return any(found)
+        outputs[0].learn(())
+    for logarithms in outputs[1:]:
+        _same(scores, logarithms)
 
 
-def _assign(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> bool:
+def _assign(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """A state has the written value's shape."""
-    del attributes, outputs
-    state, value = inputs[:2]
-    return state is not None and value is not None and same(state, value)
+    _same(*given(inputs, 2))
 
 
 BROADCASTS: Final = frozenset([*ARITHMETIC, *COMPARISONS, *VARIADIC, "Pow", "Where"])

@@ -1,5 +1,5 @@
 /* uses: window USED */
-/* PURPOSE of each window, of each channel by itself. */
+/* WHAT, of each channel by itself. */
 struct NAME_KIND {
   struct window window;
   FIELDS

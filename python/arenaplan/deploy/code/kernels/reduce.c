@@ -15,7 +15,7 @@ static void NAME_KIND(const struct NAME_KIND *c, const NUMBER *x, NUMBER *y)
         for (at[3] = 0; at[3] < c->dims[3]; ++at[3]) {
           const NUMBER *p = x + at[0] * c->steps[0] + at[1] * c->steps[1] + at[2] * c->steps[2] +
                             at[3] * c->steps[3];
-          FIRST
+          SUM sum = FIRST;
           for (in[0] = 0; in[0] < c->inner_dims[0]; ++in[0]) {
             for (in[1] = 0; in[1] < c->inner_dims[1]; ++in[1]) {
               for (in[2] = 0; in[2] < c->inner_dims[2]; ++in[2]) {
@@ -23,12 +23,12 @@ static void NAME_KIND(const struct NAME_KIND *c, const NUMBER *x, NUMBER *y)
                   const NUMBER number =
                       p[in[0] * c->inner_steps[0] + in[1] * c->inner_steps[1] +
                         in[2] * c->inner_steps[2] + in[3] * c->inner_steps[3]];
-                  BODY
+                  sum = NEXT;
                 }
               }
             }
           }
-          LAST
+          *y++ = LAST;
         }
       }
     }

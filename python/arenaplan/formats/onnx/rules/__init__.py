@@ -81,7 +81,6 @@ RULES: Mapping[str, Rule] = {
     "QLinearMatMul": reduce_rules.qlinear_matmul,
     "QuantizeLinear": elementwise_rules.quantize,
     "RMSNormalization": elementwise_rules.layer_norm,
-    "RotaryEmbedding": attention_rules.rotation,
     "RandomNormal": layout_rules.random,
     "RandomNormalLike": layout_rules.random_like,
     "RandomUniform": layout_rules.random,

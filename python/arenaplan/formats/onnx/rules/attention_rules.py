@@ -49,15 +49,6 @@ def attention(op: Op) -> Sequence[Result]:
     )
 
 
-def rotation(op: Op) -> Sequence[Result]:
-    """Elements of heads, rotated in pairs."""
-    op.flags("interleaved")
-    x = op.input(0)
-    if len(x.shape) not in (3, 4):
-        raise op.error(ShapeMismatch, f"input 0 of shape {x.shape} has neither 3 nor 4 dimensions")
-    return ((x.shape, x.dtype),)
-
-
 def _four(op: Op, operand: OnnxOperand, heads: str) -> Shape:
     """Return a query's, key's or value's batch, heads, length and width."""
     shape = operand.shape

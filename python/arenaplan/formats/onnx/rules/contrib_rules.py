@@ -16,7 +16,7 @@ from arenaplan.formats.onnx.node_facts import Result
 from arenaplan.formats.onnx.op import Op
 from arenaplan.formats.onnx.rules import elementwise_rules, window_rules
 from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
-from arenaplan.formats.onnx.rules.reduce_rules import product_shape
+from arenaplan.formats.onnx.rules.reduce_rules import matrix_product, product_shape
 
 Rule: TypeAlias = Callable[[Op], Sequence[Result]]
 
@@ -25,9 +25,7 @@ MICROSOFT = "com.microsoft"
 
 def _of_two(op: Op) -> Sequence[Result]:
     """Operands 0 and 3 are broadcast."""
-    a, b = op.input(0), op.input(3)
-    if a.dtype != b.dtype:
-        raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
+    a, b = op.pair(0, 3)
     return ((broadcast(op, a.shape, b.shape), a.dtype),)
 
 
@@ -42,13 +40,7 @@ def _global_pool(op: Op) -> Sequence[Result]:
 def _gemm(op: Op) -> Sequence[Result]:
     """Operands 0 and 3 are matrices; without a result scale, the result is float."""
     a, b = op.input(0), op.input(3)
-    if len(a.shape) != 2 or len(b.shape) != 2:
-        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are not matrices")
-    rows, inner = a.shape[::-1] if op.flag("transA") else a.shape
-    other, columns = b.shape[::-1] if op.flag("transB") else b.shape
-    if inner != other:
-        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} have no product")
-    return (((rows, columns), a.dtype if op.optional(7) is not None else "float32"),)
+    return ((matrix_product(op, a, b), a.dtype if op.optional(7) is not None else "float32"),)
 
 
 def _fused_matmul(op: Op) -> Sequence[Result]:
@@ -92,25 +84,6 @@ def _packed_product(op: Op) -> Sequence[Result]:
     return (((*a.shape[:-1], columns), a.dtype),)
 
 
-def _packed_rows(op: Op) -> Sequence[Result]:
-    """Rows from a table of small integers, with several packed in a byte if so typed."""
-    data, indices, scales = op.input(0), op.input(1), op.input(2)
-    rank = len(data.shape)
-    axis = op.axis(op.integer("gather_axis", 0), rank, "gather_axis")
-    blocked = op.axis(op.integer("quantize_axis", 1), rank, "quantize_axis")
-    length, bits = _blocks(op, (2, 4, 8)), op.integer("bits", 4)
-    shape = list(data.shape)
-    if data.dtype == "uint8":
-        shape[-1] *= 8 // bits
-    wanted = list(shape)
-    wanted[blocked] = -(-shape[blocked] // length)
-    if tuple(wanted) != scales.shape:
-        raise op.error(
-            ShapeMismatch, f"scales of shape {scales.shape}, not {tuple(wanted)}, for {shape}"
-        )
-    return (((*shape[:axis], *indices.shape, *shape[axis + 1 :]), scales.dtype),)
-
-
 def _experts(op: Op) -> Sequence[Result]:
     """Rows with unchanged shape; each expert has two or three layers."""
     is_packed = op.type == "QMoE"
@@ -151,7 +124,6 @@ def _experts(op: Op) -> Sequence[Result]:
 CONTRIB_RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("QLinearAdd", "QLinearMul"), _of_two),
     "FusedMatMul": _fused_matmul,
-    "GatherBlockQuantized": _packed_rows,
     "MatMulNBits": _packed_product,
     "MoE": _experts,
     "QGemm": _gemm,

@@ -29,7 +29,7 @@ ARITHMETIC = (
 )
 # fmt: on
 COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-VARIADIC = ("Sum", "Max", "Min", "Mean")
+VARIADIC = ("Sum", "Max", "Min")
 
 
 def broadcast(op: Op, first: Shape, second: Shape) -> Shape:
@@ -76,14 +76,6 @@ def predicate(op: Op) -> Sequence[Result]:
     return ((op.input(0).shape, "bool"),)
 
 
-def _pair(op: Op) -> tuple[OnnxOperand, OnnxOperand]:
-    """Return two operands with the same type."""
-    a, b = op.input(0), op.input(1)
-    if a.dtype != b.dtype:
-        raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
-    return a, b
-
-
 def _joint(op: Op, a: OnnxOperand, b: OnnxOperand) -> Shape:
     """Return two operands' joint shape, which older versions align by attributes."""
     if op.version < 7 and op.attributes.get("broadcast"):
@@ -93,13 +85,13 @@ def _joint(op: Op, a: OnnxOperand, b: OnnxOperand) -> Shape:
 
 def arithmetic(op: Op) -> Sequence[Result]:
     """Two operands with the same type."""
-    a, b = _pair(op)
+    a, b = op.pair(0, 1)
     return ((_joint(op, a, b), a.dtype),)
 
 
 def comparison(op: Op) -> Sequence[Result]:
     """Two operands with the same type; a boolean result."""
-    a, b = _pair(op)
+    a, b = op.pair(0, 1)
     return ((_joint(op, a, b), "bool"),)
 
 
@@ -114,11 +106,7 @@ def variadic(op: Op) -> Sequence[Result]:
     first = op.input(0)
     shape = first.shape
     for position in range(1, len(op.inputs)):
-        other = op.input(position)
-        if other.dtype != first.dtype:
-            raise op.error(
-                InvalidOperand, f"its inputs are of the types {first.dtype} and {other.dtype}"
-            )
+        _, other = op.pair(0, position)
         shape = broadcast(op, shape, other.shape)
     return ((shape, first.dtype),)
 

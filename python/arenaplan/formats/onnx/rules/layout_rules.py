@@ -112,15 +112,11 @@ def concat(op: Op) -> Sequence[Result]:
     before, after = first.shape[:axis], first.shape[axis + 1 :]
     total = 0
     for position in range(len(op.inputs)):
-        x = op.input(position)
+        _, x = op.pair(0, position)
         shape = x.shape
         if len(shape) != rank or shape[:axis] != before or shape[axis + 1 :] != after:
             raise op.error(
                 ShapeMismatch, f"shapes {first.shape} and {shape} do not join on axis {axis}"
-            )
-        if x.dtype != first.dtype:
-            raise op.error(
-                InvalidOperand, f"its inputs are of the types {first.dtype} and {x.dtype}"
             )
         total += shape[axis]
     return (((*before, total, *after), first.dtype),)

@@ -10,12 +10,7 @@ from arenaplan.formats.onnx.op import OnnxOperand, Op
 from arenaplan.formats.onnx.rules.elementwise_rules import broadcast
 from arenaplan.graph.ops import Shape
 
-# fmt: off
-REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-)
-# fmt: on
+REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 
 def product_shape(op: Op, a: Shape, b: Shape) -> Shape:
@@ -30,9 +25,7 @@ def product_shape(op: Op, a: Shape, b: Shape) -> Shape:
 
 def matmul(op: Op) -> Sequence[Result]:
     """Stacks of matrices."""
-    a, b = op.input(0), op.input(1)
-    if a.dtype != b.dtype:
-        raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
+    a, b = op.pair(0, 1)
     return ((product_shape(op, a.shape, b.shape), a.dtype),)
 
 
@@ -50,22 +43,25 @@ def qlinear_matmul(op: Op) -> Sequence[Result]:
 
 def gemm(op: Op) -> Sequence[Result]:
     """Two matrices, each possibly transposed, and an addend."""
-    a, b = op.input(0), op.input(1)
-    if len(a.shape) != 2 or len(b.shape) != 2:
-        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are not matrices")
-    if a.dtype != b.dtype:
-        raise op.error(InvalidOperand, f"its inputs are of the types {a.dtype} and {b.dtype}")
-    rows, inner = a.shape[::-1] if op.flag("transA") else a.shape
-    other, columns = b.shape[::-1] if op.flag("transB") else b.shape
-    if inner != other:
-        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} have no product")
-    shape = (rows, columns)
+    a, b = op.pair(0, 1)
+    shape = matrix_product(op, a, b)
     c = op.optional(2)
     if c is not None and broadcast(op, c.shape, shape) != shape:
         raise op.error(
             ShapeMismatch, f"an addend of shape {c.shape} for a product of shape {shape}"
         )
     return ((shape, a.dtype),)
+
+
+def matrix_product(op: Op, a: OnnxOperand, b: OnnxOperand) -> Shape:
+    """Return the shape of a product of two matrices, each possibly transposed."""
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} are not matrices")
+    rows, inner = a.shape[::-1] if op.flag("transA") else a.shape
+    other, columns = b.shape[::-1] if op.flag("transB") else b.shape
+    if inner != other:
+        raise op.error(ShapeMismatch, f"shapes {a.shape} and {b.shape} have no product")
+    return rows, columns
 
 
 def reduced_axes(op: Op, rank: int) -> Shape:

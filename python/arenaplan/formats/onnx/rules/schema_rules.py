@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from onnx import (
     TypeProto,
     checker,
     defs,
+    helper,
     numpy_helper,
     shape_inference,
 )
@@ -26,6 +27,8 @@ from arenaplan.formats.onnx.tensors import DTYPE_CODES, dtype_of
 
 PartialResult: TypeAlias = "tuple[tuple[Dim, ...] | None, str | None]"
 """An output's shape and element type, as far as known."""
+
+PartialShape: TypeAlias = "Sequence[int | None] | None"
 
 UNKNOWN: PartialResult = (None, None)
 
@@ -44,10 +47,15 @@ _KNOWN_ELEMENTS = 4096
 
 
 def infer(
-    op: Op, attributes: Sequence[tuple[str, AttributeProto]], versions: Mapping[str, int]
+    op: Op,
+    attributes: Sequence[tuple[str, AttributeProto]],
+    versions: Mapping[str, int],
+    shapes: Sequence[PartialShape] | None = None,
 ) -> Sequence[PartialResult]:
     """
     Return the known facts about an operator's results.
+
+    ``shapes`` are those of operands that are known in part; the other operands' by default.
 
     Raises
     ------
@@ -61,20 +69,16 @@ def infer(
     except defs.SchemaError:
         return [UNKNOWN] * len(op.outputs)
     _check_ranges(op)
-    # Positions make better names than the model's, which may be anything.
-    names = ["" if known is None else f"i{slot}" for slot, known in enumerate(op.inputs)]
-    node = NodeProto(op_type=op.type, domain=op.domain, input=names)
-    node.output.extend(f"o{slot}" if name else "" for slot, name in enumerate(op.outputs))
-    for name, proto in attributes:
-        node.attribute.add().CopyFrom(proto)
-        node.attribute[-1].name = name
     given = {f"i{slot}": known for slot, known in enumerate(op.inputs) if known is not None}
     data = {name: _data(op, known) for name, known in given.items()}
     try:
         inferred = shape_inference.infer_node_outputs(
             schema,
-            node,
-            {name: type_of(known) for name, known in given.items()},
+            node_of(op, attributes),
+            {
+                name: type_of(known.dtype, known.shape if shapes is None else shapes[int(name[1:])])
+                for name, known in given.items()
+            },
             {
                 name: numpy_helper.from_array(array)
                 for name, array in data.items()
@@ -91,6 +95,17 @@ def infer(
         _result(op, name, inferred.get(f"o{slot}")) if name else UNKNOWN
         for slot, name in enumerate(op.outputs)
     ]
+
+
+def node_of(op: Op, attributes: Iterable[tuple[str, AttributeProto]]) -> NodeProto:
+    """Return a node whose values are named by position: names of a model may be anything."""
+    names = ["" if known is None else f"i{slot}" for slot, known in enumerate(op.inputs)]
+    node = NodeProto(op_type=op.type, domain=op.domain, input=names)
+    node.output.extend(f"o{slot}" if name else "" for slot, name in enumerate(op.outputs))
+    for name, proto in attributes:
+        node.attribute.add().CopyFrom(proto)
+        node.attribute[-1].name = name
+    return node
 
 
 def has_schema(op: Op) -> bool:
@@ -125,15 +140,9 @@ def _check_ranges(op: Op) -> None:
     op.flags("interleaved", "sorted")
 
 
-def type_of(operand: OnnxOperand) -> TypeProto:
+def type_of(dtype: str, shape: PartialShape) -> TypeProto:
     """Return an operand's type for the inference."""
-    result = TypeProto()
-    result.tensor_type.elem_type = DTYPE_CODES[operand.dtype]
-    shape = result.tensor_type.shape
-    shape.SetInParent()
-    for dim in operand.shape:
-        shape.dim.add().dim_value = dim
-    return result
+    return helper.make_tensor_type_proto(DTYPE_CODES[dtype], shape)
 
 
 def _data(op: Op, operand: OnnxOperand) -> np.ndarray | None:

@@ -141,14 +141,7 @@ def _convolved(op: Op, weights: int, addend: int | None) -> Shape:
     """Return the shape of a convolution with weights and bias at given positions."""
     x, w = op.input(0), op.input(weights)
     space = _space(op, x.shape)
-    group = op.integer("group", 1)
-    if group < 1:
-        raise op.error(InvalidAttribute, f"group is {group}")
-    if len(w.shape) != len(x.shape) or w.shape[1] * group != x.shape[1] or w.shape[0] % group:
-        raise op.error(
-            ShapeMismatch,
-            f"weights of shape {w.shape} in {group} groups for data of shape {x.shape}",
-        )
+    _grouped(op, x.shape, w.shape, is_transposed=False)
     bias = None if addend is None else op.optional(addend)
     if bias is not None and bias.shape != w.shape[:1]:
         raise op.error(
@@ -158,19 +151,26 @@ def _convolved(op: Op, weights: int, addend: int | None) -> Shape:
     return (x.shape[0], w.shape[0], *_positions(op, space, sliding))
 
 
+def _grouped(op: Op, x: Shape, w: Shape, *, is_transposed: bool) -> int:
+    """Return the number of groups, which data and weights must fit."""
+    group = op.integer("group", 1)
+    if group < 1:
+        raise op.error(InvalidAttribute, f"group is {group}")
+    if len(w) != len(x) or (
+        w[0] != x[1] or x[1] % group if is_transposed else w[1] * group != x[1] or w[0] % group
+    ):
+        raise op.error(
+            ShapeMismatch, f"weights of shape {w} in {group} groups for data of shape {x}"
+        )
+    return group
+
+
 def conv_transpose(op: Op) -> Sequence[Result]:
     """Data ``(N, C, …)`` with weights ``(C, M / group, …)``."""
     x, w = op.input(0), op.input(1)
     space = _space(op, x.shape)
     rank = len(space)
-    group = op.integer("group", 1)
-    if group < 1:
-        raise op.error(InvalidAttribute, f"group is {group}")
-    if len(w.shape) != len(x.shape) or w.shape[0] != x.shape[1] or x.shape[1] % group:
-        raise op.error(
-            ShapeMismatch,
-            f"weights of shape {w.shape} in {group} groups for data of shape {x.shape}",
-        )
+    group = _grouped(op, x.shape, w.shape, is_transposed=True)
     sliding = window(op, rank, w.shape[2:])
     extra = op.integers("output_padding") or (0,) * rank
     if len(extra) != rank or not all(0 <= dim < _LIMIT for dim in extra):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,9 @@ from arenaplan.run.cuda.lowering.site import (
     unreal,
 )
 from arenaplan.run.cuda.text import literal, row_major, strided_index
-from arenaplan.run.numpy.kernels.pieces import normalized_axis, numbers
-from arenaplan.run.numpy.registry import Signature
+from arenaplan.run.numpy.kernels.layout import pad_sizes, sliced, tiled, transposed
+from arenaplan.run.numpy.kernels.pieces import normalized_axis, numbers, operand, result
+from arenaplan.run.numpy.registry import Signature, Step
 
 
 def _is_inference(signature: Signature) -> bool:
@@ -42,48 +43,18 @@ def dropout(r: Reading, index: str) -> str:
     return literal(1, r.dtype) if r.slot else r.element(0, index)
 
 
-def _viewed(view: Callable[[Reading, np.ndarray], np.ndarray], r: Reading, index: str) -> str:
+View: TypeAlias = Callable[[Step], np.ndarray]
+"""Returns the result of a step as a view of operand 0."""
+
+
+def _viewed(view: View, r: Reading, index: str) -> str:
     """Return the element that a view on operand 0 has at a position."""
     image = unreal(r.tensor(0).shape)
-    seen = view(r, image)
+    seen = view(replace(r.facts, inputs=(image, *r.facts.inputs[1:])))
     if seen.size != prod(r.shape):
         raise r.invalid(f"shape {seen.shape} is made where {r.shape} is declared")
     start = seen.__array_interface__["data"][0] - image.__array_interface__["data"][0]
     return r.element(0, strided_index(index, seen.shape, seen.strides, start))
-
-
-def _view(*ops: str, **facts: Any) -> Callable[[Any], Any]:
-    """Register a function that returns the result as a view on the operand."""
-
-    def register(view: Callable[[Reading, np.ndarray], np.ndarray]) -> Any:
-        rule(*ops, kind=Kind.MOVE, **facts)(partial(_viewed, view))
-        return view
-
-    return register
-
-
-@_view("Transpose")
-def transpose(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return dimensions in another order, reversed without a given order."""
-    order = r.attribute("perm", None)
-    if order is not None and sorted(order) != list(range(x.ndim)):
-        raise r.invalid(f"perm is {list(order)} for {x.ndim} dimensions")
-    return x.transpose(order)
-
-
-@_view("Expand")
-def expand(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return elements repeated by broadcasting."""
-    return np.broadcast_to(x, r.shape)
-
-
-@_view("Tile")
-def tile(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return the whole array repeated along axes."""
-    repeats = [out // max(size, 1) for out, size in zip(r.shape, x.shape, strict=True)]
-    lone = x.reshape([each for size in x.shape for each in (1, size)])
-    pairs = zip(repeats, x.shape, strict=True)
-    return np.broadcast_to(lone, [each for pair in pairs for each in pair])
 
 
 def _are_known(*positions: int) -> Callable[[Signature], bool]:
@@ -98,38 +69,31 @@ def _are_known(*positions: int) -> Callable[[Signature], bool]:
     return accepts
 
 
-@_view("Slice", accepts=_are_known(1, 2, 3, 4))
-def slice_(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return ranges along axes; range ends beyond the operand are clamped."""
-    starts, stops = numbers(r.facts, "starts", 1), numbers(r.facts, "ends", 2)
-    if starts is None or stops is None:
-        raise r.invalid("starts or ends are missing")
-    axes = numbers(r.facts, "axes", 3) or range(len(starts))
-    steps = numbers(r.facts, "steps", 4) or [1] * len(starts)
-    index = [slice(None)] * x.ndim
-    for axis, start, stop, step in zip(axes, starts, stops, steps, strict=True):
-        axis, size = normalized_axis(r.facts, axis, x.ndim), x.shape[axis]
-        start, stop = (at + size if at < 0 else at for at in (start, stop))
-        if step > 0:
-            index[axis] = slice(min(max(start, 0), size), min(max(stop, 0), size), step)
-        else:
-            start, stop = min(max(start, 0), size - 1), min(max(stop, -1), size - 1)
-            index[axis] = slice(start, None if stop < 0 else stop, step)
-    return x[tuple(index)]
+_VIEWS: Final[Sequence[tuple[str, View, tuple[int, ...]]]] = (
+    ("Expand", lambda step: np.broadcast_to(operand(step, 0), result(step).shape), ()),
+    ("Slice", sliced, (1, 2, 3, 4)),
+    ("Tile", tiled, ()),
+    ("Transpose", transposed, ()),
+)
+"""Views by operator, with the operands that must be known."""
+
+for _op, _view, _needed in _VIEWS:
+    rule(_op, kind=Kind.MOVE, accepts=_are_known(*_needed))(partial(_viewed, _view))
 
 
-@_view("Split", accepts=_are_known(1))
-def split(r: Reading, x: np.ndarray) -> np.ndarray:
-    """Return a part of the operand along an axis."""
-    axis = normalized_axis(r.facts, r.attribute("axis", 0), x.ndim)
-    sizes = numbers(r.facts, "split", 1)
-    if sizes is None:
+@rule("Split", kind=Kind.MOVE, accepts=_are_known(1))
+def split(r: Reading, index: str) -> str:
+    """Return an element of a part of the operand along an axis."""
+
+    def part(step: Step) -> np.ndarray:
+        x = operand(step, 0)
+        axis = normalized_axis(step, r.attribute("axis", 0), x.ndim)
+        sizes = numbers(step, "split", 1)
         size = -(-x.shape[axis] // len(r.member.outputs))
-        start = r.slot * size
-    else:
-        start = sum(sizes[: r.slot])
-    part = (slice(None),) * axis + (slice(start, start + r.shape[axis]),)
-    return x[part]
+        start = r.slot * size if sizes is None else sum(sizes[: r.slot])
+        return x[(slice(None),) * axis + (slice(start, start + r.shape[axis]),)]
+
+    return _viewed(part, r, index)
 
 
 @rule("Concat", kind=Kind.WORK)
@@ -188,15 +152,7 @@ def _pads_are_known(signature: Signature) -> bool:
 def pad(r: Reading, index: str) -> str:
     """Return an element from the operand, or from the surrounding border."""
     shape = r.tensor(0).shape
-    pads = numbers(r.facts, "pads" if r.signature.version > 1 else "paddings", 1)
-    if pads is None:
-        raise r.invalid("pads are missing")
-    axes = numbers(r.facts, "axes", 3)
-    if axes is None:
-        axes = list(range(len(shape)))
-    before = [0] * len(shape)
-    for axis, count in zip(axes, pads, strict=False):
-        before[normalized_axis(r.facts, axis, len(shape))] = count
+    before, _ = pad_sizes(r.facts, len(shape))
     mode = r.attribute("mode", "constant")
     tests, places = [], []
     for size, out, first, at in zip(shape, r.shape, before, _coordinates(r, index), strict=True):
@@ -290,9 +246,14 @@ def _is_whole_number_resize(signature: Signature) -> bool:
     return text("mode", "nearest") == "nearest" and is_plain and whole
 
 
-@_view("Resize", "Upsample", accepts=_is_whole_number_resize)
-def enlarge(r: Reading, x: np.ndarray) -> np.ndarray:
+def _enlarged(step: Step) -> np.ndarray:
     """Return each element repeated along each axis."""
-    pairs = [(size, out // size) for out, size in zip(r.shape, x.shape, strict=True)]
+    x, y = operand(step, 0), result(step)
+    pairs = [(size, out // size) for out, size in zip(y.shape, x.shape, strict=True)]
     lone = x.reshape([each for size in x.shape for each in (size, 1)])
     return np.broadcast_to(lone, [each for pair in pairs for each in pair])
+
+
+rule("Resize", "Upsample", kind=Kind.MOVE, accepts=_is_whole_number_resize)(
+    partial(_viewed, _enlarged)
+)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, INTEGERS, UNARY, add, clipped
+from arenaplan.run.c_formulas import ARITHMETIC, FOLDS, INTEGERS, UNARY, clipped
 from arenaplan.run.cuda.lowering.site import Kind, Reading, call, rule
 from arenaplan.run.cuda.text import c_type, literal, wide
 from arenaplan.run.numpy.registry import Signature
@@ -182,12 +182,6 @@ def _folded(r: Reading, index: str, combine: Callable[[str, str], str]) -> str:
 
 for _op, _combine in FOLDS.items():
     rule(_op, kind=Kind.POINTWISE)(partial(_folded, combine=_combine))
-
-
-@rule("Mean", kind=Kind.POINTWISE, accepts=_is_float)
-def mean(r: Reading, index: str) -> str:
-    """Return the mean over all operands."""
-    return f"{_folded(r, index, add)} / {literal(len(r.member.inputs), r.dtype)}"
 
 
 # -- parameters per channel -------------------------------------------------------------

@@ -198,8 +198,7 @@ def _lowest(dtype: np.dtype[Any], sign: int) -> Any:
 
 
 @rule(
-    *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceL1"),
-    *("ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
+    *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceMax", "ReduceMin"),
     kind=Kind.WORK,
     accepts=_axes_are_known,
 )
@@ -213,37 +212,16 @@ def reduce(site: DeviceSite) -> list[Work]:
     def plain(at: str) -> str:
         return text.read(value, at)
 
-    def square(at: str) -> str:
-        return f"{plain(at)} * {plain(at)}"
-
-    def size(at: str) -> str:
-        x = plain(at)
-        return f"({x} < 0 ? ({type_})(-{x}) : {x})"
-
     if op in ("ReduceMax", "ReduceMin"):
         sign = 1 if op == "ReduceMax" else -1
         combine = greater if sign > 0 else less
         total = rows.reduce(dtype, _lowest(dtype, sign), plain, combine)
     elif op == "ReduceProd":
         total = rows.reduce(dtype, 1, plain, _product)
-    elif op in ("ReduceL2", "ReduceSumSquare"):
-        total = rows.reduce(dtype, 0, square, add)
-    elif op == "ReduceLogSumExp":
-        highest = rows.reduce(dtype, -np.inf, plain, greater)
-        total = rows.reduce(
-            dtype, 0, lambda at: call(dtype, "exp", f"{plain(at)} - {highest}"), add
-        )
-        total = f"{highest} + {call(dtype, 'log', total)}"
     else:
-        total = rows.reduce(dtype, 0, size if op == "ReduceL1" else plain, add)
+        total = rows.reduce(dtype, 0, plain, add)
     if op == "ReduceMean":
         total = f"({type_})({total} / ({type_}){rows.length})"
-    elif op == "ReduceL2":
-        total = (
-            f"({type_}){call(np.dtype('float64') if dtype.kind != 'f' else dtype, 'sqrt', total)}"
-        )
-    elif op == "ReduceLogSum":
-        total = call(dtype, "log", total)
     rows.write_one(lambda: total)
     return [rows.launch()]
 

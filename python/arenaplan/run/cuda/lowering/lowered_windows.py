@@ -31,8 +31,9 @@ from arenaplan.run.cuda.lowering.site import (
 )
 from arenaplan.run.cuda.rates import BYTES, LAUNCH, PRODUCT
 from arenaplan.run.cuda.text import c_type, literal, row_major, wide
+from arenaplan.run.numpy.kernels.conv_transpose import transposed_geometry
 from arenaplan.run.numpy.kernels.pool import pool_axes
-from arenaplan.run.numpy.kernels.windows import auto_pad_of, ints, window_axes
+from arenaplan.run.numpy.kernels.windows import window_axes
 from arenaplan.run.numpy.registry import Signature, Tensor
 
 _FEW: Final = 8
@@ -234,31 +235,8 @@ def _with_bias(site: DeviceSite) -> list[Work]:
 @rule("Conv", kind=Kind.WORK, accepts=_is_of_single_pixels, whole=(0, 1))
 def convolution_of_pixels(site: DeviceSite) -> list[Work]:
     """Multiply the weights by the images, without a copy."""
-    image, shape = site.tensor(0).shape, site.sources.tensors[site.output].shape
-    pixels, groups = prod(shape[2:]), _groups(site.signature)
-    channels, made = image[1] // groups, shape[1] // groups
-    works = _with_bias(site)
-    for group in range(groups):
-        works.append(
-            DeviceProduct(
-                site.tensor(0).dtype,
-                made,
-                pixels,
-                channels,
-                Matrix(site.place(1), group * made * channels, channels, False, 0),
-                Matrix(site.place(0), group * channels * pixels, pixels, False, image[1] * pixels),
-                Matrix(
-                    site.sources.place(site.output),
-                    group * made * pixels,
-                    pixels,
-                    False,
-                    shape[1] * pixels,
-                ),
-                image[0],
-                beta=1.0 if site.has(2) else 0.0,
-            )
-        )
-    return works
+    pixels = prod(site.tensor(0).shape[2:])
+    return _multiplied(site, pixels, _most_at_once(site.signature), is_copied=False)
 
 
 def _column_bytes(signature: Signature) -> int:
@@ -310,53 +288,52 @@ def _is_wide(signature: Signature) -> bool:
 @rule("Conv", kind=Kind.WORK, accepts=_is_wide, whole=(1,), scratch=_declare_columns)
 def convolution(site: DeviceSite) -> list[Work]:
     """Copy windows to a matrix, some columns at a time, and multiply the weights by the matrix."""
+    weights, made = site.tensor(1).shape, site.sources.tensors[site.output].shape
+    rows, pixels = prod(weights[1:]), prod(made[2:])
+    fitting = site.scratch_bytes // max(rows * site.tensor(0).dtype.itemsize, 1)
+    items = min(max(fitting // max(pixels, 1), 1), _most_at_once(site.signature))
+    return _multiplied(site, min(fitting, pixels), items)
+
+
+def _multiplied(
+    site: DeviceSite, columns: int, items: int, *, is_copied: bool = True
+) -> list[Work]:
+    """
+    Return the products of weights and windows, and the copies of the windows, if any.
+
+    Parameters
+    ----------
+    columns, items : int
+        Columns of a window matrix, and number of matrices, that a product multiplies.
+    """
     image, dtype = site.tensor(0)
-    output = site.output
-    shape = site.sources.tensors[output].shape
-    axes = _conv_axes(site.signature)
+    shape, axes = site.sources.tensors[site.output].shape, _conv_axes(site.signature)
     pixels, groups = prod(shape[2:]), _groups(site.signature)
     channels, made = image[1] // groups, shape[1] // groups
-    rows = channels * prod(axis.kernel for axis in axes)
-    works = _with_bias(site)
+    rows, plane = channels * prod(axis.kernel for axis in axes), channels * prod(image[2:])
+    most, works = _most_at_once(site.signature), _with_bias(site)
     if not rows or not prod(shape):
         return works
-    matrix = site.scratch
-    assert matrix is not None
-    fitting = site.scratch_bytes // (rows * dtype.itemsize)
-    columns, most = min(fitting, pixels), _most_at_once(site.signature)
-    items = min(max(fitting // pixels, 1), most)
     for first in range(0, shape[0] * groups, most):
         for item in range(first, first + most, items):
             stack = min(items, first + most - item)
             for start in range(0, pixels, columns):
                 count = min(columns, pixels - start)
-                source = item * channels * prod(image[2:])
-                works.append(_columns(site, axes, rows, (source, start, count, stack)))
-                works.append(
-                    DeviceProduct(
-                        dtype,
-                        made,
-                        count,
-                        rows,
-                        Matrix(
-                            site.place(1),
-                            item % groups * made * rows,
-                            rows,
-                            False,
-                            made * rows if groups > 1 else 0,
-                        ),
-                        Matrix(matrix, 0, count, False, rows * count),
-                        Matrix(
-                            site.sources.place(output),
-                            item * made * pixels + start,
-                            pixels,
-                            False,
-                            made * pixels,
-                        ),
-                        stack,
-                        beta=1.0 if site.has(2) else 0.0,
-                    )
+                windows = Matrix(site.place(0), item * plane, pixels, False, plane)
+                if is_copied:
+                    assert site.scratch is not None
+                    part = item * plane, start, count, stack
+                    works.append(_columns(site, axes, rows, part))
+                    windows = Matrix(site.scratch, 0, count, False, rows * count)
+                distance = made * rows if groups > 1 else 0
+                weights = Matrix(site.place(1), item % groups * made * rows, rows, False, distance)
+                at = item * made * pixels + start
+                output = Matrix(site.sources.place(site.output), at, pixels, False, made * pixels)
+                beta = 1.0 if site.has(2) else 0.0
+                product = DeviceProduct(
+                    dtype, made, count, rows, weights, windows, output, stack, beta=beta
                 )
+                works.append(product)
     return works
 
 
@@ -418,49 +395,31 @@ def _columns(
 # -- transposed convolution -----------------------------------------------------------------
 
 
-def _is_plain(signature: Signature) -> bool:
-    return (
-        _is_float(signature)
-        and auto_pad_of(signature) == "NOTSET"
-        and not signature.attributes.get("output_shape")
-        and len(_tensors(signature)[0].shape) >= 3
-    )
-
-
-@rule("ConvTranspose", kind=Kind.WINDOW, accepts=_is_plain)
+@rule("ConvTranspose", kind=Kind.WINDOW, accepts=_is_wide)
 def transposed_convolution(r: Reading, index: str) -> str:
     """Return the sum over the elements of the image whose window has an element."""
     text, image, weights = r.text, r.tensor(0).shape, r.tensor(1).shape
-    rank, groups = len(image) - 2, _groups(r.signature)
-    strides = ints(r.signature, "strides", [1] * rank)
-    dilations = ints(r.signature, "dilations", [1] * rank)
-    before = ints(r.signature, "pads", [0] * (2 * rank))[:rank]
-    kernel, outs, pixels = weights[2:], r.shape[2:], prod(r.shape[2:])
-    of_group, made = image[1] // groups, weights[1]
+    sizes = transposed_geometry(r.signature)
+    pixels, of_group, made = prod(r.shape[2:]), sizes.fan_in, sizes.fan_out
     channel = text.let("int", f"{index} / {pixels} % {r.shape[1]}")
     first = text.let("int", f"{channel} / {made} * {of_group}")
     batch = text.let("int", f"{index} / {pixels * r.shape[1]} * {image[1]}")
     total = _sum(r, r.element(2, channel) if r.has(2) else None)
     with ExitStack() as stack:
-        steps, places, tests = [], [], []
-        for d in range(rank):
-            stack.enter_context(text.block(f"for (int k{d} = 0; k{d} < {kernel[d]}; ++k{d})"))
-            stride = row_major(outs)[d]
-            at = text.let(
-                "int",
-                f"({index} / {stride}) % {outs[d]} + {before[d]} - k{d} * {dilations[d]}",
-            )
-            tests.append(
-                f"{at} >= 0 && {at} % {strides[d]} == 0 && {at} / {strides[d]} < {image[2 + d]}"
-            )
-            places.append(f"({at} / {strides[d]})")
-            steps.append(f"k{d}")
+        places, tests = [], []
+        for d, (axis, inner) in enumerate(zip(sizes.axes, row_major(r.shape[2:]), strict=True)):
+            stack.enter_context(text.block(f"for (int k{d} = 0; k{d} < {axis.kernel}; ++k{d})"))
+            moved = f"{axis.before} - k{d} * {axis.dilation}"
+            at = text.let("int", f"({index} / {inner}) % {axis.size} + {moved}")
+            place = f"{at} / {axis.stride}"
+            tests.append(f"{at} >= 0 && {at} % {axis.stride} == 0 && {place} < {axis.out}")
+            places.append(f"({place})")
         stack.enter_context(text.block(f"if ({' && '.join(tests)})"))
         stack.enter_context(text.block(f"for (int c = 0; c < {of_group}; ++c)"))
-        place, tap = _position(places, image[2:]), _position(steps, kernel)
+        place = _position(places, image[2:])
+        tap = _position([f"k{d}" for d in range(len(places))], weights[2:])
         x = r.element(0, f"(({batch} + {first} + c) * {prod(image[2:])} + {place})")
-        w = r.element(
-            1, f"((({first} + c) * {made} + {channel} % {made}) * {prod(kernel)} + {tap})"
-        )
+        row = f"(({first} + c) * {made} + {channel} % {made})"
+        w = r.element(1, f"({row} * {sizes.taps} + {tap})")
         text.line(f"{total} += {x} * {w};")
     return total

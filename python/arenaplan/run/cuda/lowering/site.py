@@ -157,7 +157,8 @@ class StepMember:
             return data if data is not None or tensor is None else unreal(tensor.shape)
 
         inputs = (operand(at, tensor) for at, tensor in enumerate(signature.inputs))
-        return Step(signature, tuple(inputs), (), ())
+        outputs = (None if tensor is None else unreal(tensor.shape) for tensor in signature.outputs)
+        return Step(signature, tuple(inputs), tuple(outputs), ())
 
 
 def unreal(shape: Sequence[int]) -> np.ndarray:

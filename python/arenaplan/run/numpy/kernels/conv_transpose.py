@@ -5,10 +5,8 @@ Transposed convolution: products of weights and image, added up where they overl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,9 @@ import numpy as np
 from arenaplan.base.errors import InvalidAttribute, ShapeMismatch
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.boxes import Box, Footprint, Uncuttable, whole
-from arenaplan.graph.ops.window_ops import Axis
+from arenaplan.graph.ops.window_ops import Axis, taps
 from arenaplan.run.numpy.cuts import conv_transpose_channels
-from arenaplan.run.numpy.kernels.conv_tiles import FLOPS
+from arenaplan.run.numpy.kernels.conv_tiles import FLOPS, Geometry, even
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result, worthwhile
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.kernels.windows import auto_pad_of, ints
@@ -32,48 +30,27 @@ _FLOPS, _PACKING = FLOPS, 22
 """Operations per nanosecond; number of columns whose time goes into repacking the weights."""
 
 
-@dataclass(frozen=True)
-class _Geometry:
-    """All sizes in a transposed convolution."""
-
-    batch: int
-    groups: int
-    fan_in: int
-    fan_out: int
-    axes: list[Axis]
-    """The transposed counterpart's axes: from the output to the input."""
-    dtype: np.dtype
-
-    @property
-    def taps(self) -> int:
-        return prod(axis.kernel for axis in self.axes)
-
-    @property
-    def row(self) -> int:
-        """Input elements that share the first spatial coordinate."""
-        return prod(axis.out for axis in self.axes[1:])
-
-    def bytes(self, rows: int) -> int:
-        """Return the workspace for some image rows."""
-        return scratch_bytes((self.fan_out * self.taps, rows * self.row), self.dtype)
-
-    def rows(self, limit: int) -> int:
-        """Return how many image rows fit ``limit`` bytes, at least 1."""
-        total = self.axes[0].out
-        most = max(1, min(total, limit // self.bytes(1)))
-        return -(-total // -(-total // most))
-
-    def cost(self, rows: int) -> float:
-        """Return about how many nanoseconds a run takes."""
-        parts = self.batch * -(-self.axes[0].out // rows)
-        columns = self.batch * self.axes[0].out * self.row + _PACKING * parts
-        weights = self.groups * self.fan_in * self.fan_out * self.taps
-        return 2 * weights * columns / _FLOPS + parts * self.groups * self.taps * _TILE_CALLS
+def _bytes(sizes: Geometry, rows: int) -> int:
+    """Return the workspace for some image rows."""
+    return scratch_bytes((sizes.fan_out * sizes.taps, rows * sizes.row), sizes.dtype)
 
 
-def transposed_geometry(signature: Signature) -> _Geometry:
+def _rows_within(sizes: Geometry, limit: int) -> int:
+    """Return how many image rows fit ``limit`` bytes, at least 1."""
+    return even(sizes.rows, max(1, min(sizes.rows, limit // _bytes(sizes, 1))))
+
+
+def _cost(sizes: Geometry, rows: int) -> float:
+    """Return about how many nanoseconds a run takes."""
+    parts = sizes.batch * -(-sizes.rows // rows)
+    columns = sizes.batch * sizes.rows * sizes.row + _PACKING * parts
+    weights = sizes.groups * sizes.fan_in * sizes.fan_out * sizes.taps
+    return 2 * weights * columns / _FLOPS + parts * sizes.groups * sizes.taps * _TILE_CALLS
+
+
+def transposed_geometry(signature: Signature) -> Geometry:
     """
-    Return the sizes for a ConvTranspose node.
+    Return the sizes for a ConvTranspose node; the axes go from the output to the input.
 
     Raises
     ------
@@ -118,12 +95,12 @@ def transposed_geometry(signature: Signature) -> _Geometry:
             total = max(strides[k] * (out - 1) + extra[k] + extent - size, 0)
             before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
         axes.append(Axis(size, out, weights.shape[2 + k], strides[k], dilations[k], before, 0))
-    return _Geometry(
+    return Geometry(
         image.shape[0],
         groups,
         weights.shape[0] // groups,
         weights.shape[1],
-        axes,
+        tuple(axes),
         image.dtype,
     )
 
@@ -134,8 +111,8 @@ def _declare(signature: Signature) -> Sequence[Sequence[Choice]]:
     if image is None or output is None or 0 in output.shape or 0 in image.shape:
         return []
     sizes = transposed_geometry(signature)
-    tiles = map(sizes.rows, _TILES)
-    return [worthwhile(Choice(sizes.bytes(rows), sizes.cost(rows)) for rows in tiles)]
+    tiles = (_rows_within(sizes, limit) for limit in _TILES)
+    return [worthwhile(Choice(_bytes(sizes, rows), _cost(sizes, rows)) for rows in tiles)]
 
 
 def _image_rows(signature: Signature, box: Box) -> slice:
@@ -168,7 +145,7 @@ def _rows_attributes(signature: Signature, box: Box) -> Mapping[str, Any]:
 
 def _whole_time(signature: Signature) -> float:
     sizes = transposed_geometry(signature)
-    return sizes.cost(sizes.axes[0].out)
+    return _cost(sizes, sizes.rows)
 
 
 CONV_TRANSPOSE = Cut(
@@ -195,7 +172,7 @@ def conv_transpose(step: Step) -> Run | None:
 def _products(step: Step, image: np.ndarray, output: np.ndarray) -> Iterator[Run]:
     """Yield the products and additions."""
     sizes = transposed_geometry(step.signature)
-    rows = sizes.rows(step.workspaces[0].nbytes)
+    rows = _rows_within(sizes, step.workspaces[0].nbytes)
     depth = sizes.fan_out * sizes.taps
     memory = step.scratch().array((depth * rows * sizes.row,), image.dtype)
     weights = operand(step, 1).reshape(sizes.groups, sizes.fan_in, depth)
@@ -204,8 +181,8 @@ def _products(step: Step, image: np.ndarray, output: np.ndarray) -> Iterator[Run
     kernel = tuple(axis.kernel for axis in sizes.axes)
     inner = tuple(axis.out for axis in sizes.axes[1:])
     for n, group in product(range(sizes.batch), range(sizes.groups)):
-        for row in range(0, sizes.axes[0].out, rows):
-            count = min(rows, sizes.axes[0].out - row)
+        for row in range(0, sizes.rows, rows):
+            count = min(rows, sizes.rows - row)
             cut = slice(row * sizes.row, (row + count) * sizes.row)
             width = count * sizes.row
             products = memory[: depth * width].reshape(depth, width)
@@ -214,21 +191,17 @@ def _products(step: Step, image: np.ndarray, output: np.ndarray) -> Iterator[Run
             yield from _add_up(sizes, row, products.reshape(shape), target[n, group])
 
 
-def _add_up(sizes: _Geometry, row: int, products: np.ndarray, target: np.ndarray) -> Iterator[Run]:
+def _add_up(sizes: Geometry, row: int, products: np.ndarray, target: np.ndarray) -> Iterator[Run]:
     """Yield functions that add the products of some image rows, tap by tap, to the output."""
     count = products.shape[1 + len(sizes.axes)]
-    for tap in product(*(range(axis.kernel) for axis in sizes.axes)):
-        spans = [axis.positions(t) for axis, t in zip(sizes.axes, tap, strict=True)]
-        first, stop = spans[0]
-        spans[0] = (max(first, row), min(stop, row + count))
-        if any(low >= high for low, high in spans):
-            continue
-        to = [axis.reads(t, *span) for axis, t, span in zip(sizes.axes, tap, spans, strict=True)]
-        origin = [row, *(0 for _ in sizes.axes[1:])]
-        what = [slice(lo - at, hi - at) for (lo, hi), at in zip(spans, origin, strict=True)]
-        into = target[(slice(None), *to)]
-        addend = products.transpose(_taps_first(len(tap)))[tap]
-        yield partial(np.add, into, addend[(slice(None), *what)], into)
+    for tap, read, write in taps(sizes.axes):
+        low, high = max(write[0].start, row), min(write[0].stop, row + count)
+        if low < high:
+            rows = sizes.axes[0].reads(tap[0], low, high)
+            into = target[(slice(None), rows, *read[1:])]
+            addend = products.transpose(_taps_first(len(tap)))[tap]
+            what = addend[(slice(None), slice(low - row, high - row), *write[1:])]
+            yield partial(np.add, into, what, into)
 
 
 def _taps_first(rank: int) -> list[int]:

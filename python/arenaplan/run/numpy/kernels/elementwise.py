@@ -14,7 +14,6 @@ from arenaplan.run.numpy.kernels.pieces import (
     Blocks,
     blockwise,
     copy,
-    in_sequence,
     invalid,
     operand,
     result,
@@ -216,13 +215,6 @@ def _combine(function: np.ufunc, step: Step) -> Run | None:
 
 for _op, _function in {"Sum": np.add, "Max": np.maximum, "Min": np.minimum}.items():
     kernel(_op, workspace=_TOTAL.declare, cut=ELEMENTWISE)(partial(_combine, _function))
-
-
-@kernel("Mean", workspace=_TOTAL.declare, cut=ELEMENTWISE)
-def mean(step: Step) -> Run | None:
-    """Write the mean over all inputs."""
-    y, count = result(step), len(step.inputs)
-    return in_sequence(_combine(np.add, step), partial(np.divide, y, count, out=y))
 
 
 # -- bounds and choices ---------------------------------------------------------------

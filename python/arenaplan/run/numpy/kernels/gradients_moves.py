@@ -10,7 +10,7 @@ import numpy as np
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import TRAINING
 from arenaplan.run.numpy.kernels.indexing import check_indices
-from arenaplan.run.numpy.kernels.pieces import normalized_axis, operand, result
+from arenaplan.run.numpy.kernels.pieces import box_of, normalized_axis, operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 
 
@@ -55,7 +55,7 @@ def slice_gradient(step: Step) -> Run | None:
     ):
         stop = start + count * stride
         box.append(slice(start, stop if stop >= 0 else None, stride))
-    target = dx[tuple(box)] if dy.size else dx[:0]
+    target = box_of(dx, box) if dy.size else dx[:0]
 
     def run() -> None:
         dx.fill(0)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import prod
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from arenaplan.graph import Choice
 from arenaplan.graph.ops.own_ops import TRAINING
-from arenaplan.graph.ops.window_ops import Axis
+from arenaplan.graph.ops.window_ops import Axis, Index, taps
 from arenaplan.run.numpy.kernels.pieces import operand, result
 from arenaplan.run.numpy.kernels.windows import ints
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
-
-Index: TypeAlias = tuple[Any, ...]
 
 
 def _axes(signature: Signature, image: Sequence[int], made: Sequence[int]) -> list[Axis]:
@@ -30,15 +27,6 @@ def _axes(signature: Signature, image: Sequence[int], made: Sequence[int]) -> li
         Axis(image[k], made[k], kernel_shape[k], strides[k], dilations[k], pads[k], pads[rank + k])
         for k in range(rank)
     ]
-
-
-def _taps(axes: Sequence[Axis]) -> Iterator[tuple[tuple[int, ...], Index, Index]]:
-    """Yield each window element with the matching parts of image and result."""
-    for tap in product(*(range(axis.kernel) for axis in axes)):
-        spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
-        if all(low < high for low, high in spans):
-            read = [axis.reads(t, *s) for axis, t, s in zip(axes, tap, spans, strict=True)]
-            yield tap, tuple(read), tuple(slice(*span) for span in spans)
 
 
 # -- convolution ----------------------------------------------------------------------------------
@@ -70,11 +58,11 @@ def conv_weight_gradient(step: Step) -> Run | None:
     images = x.reshape(x.shape[0], group, wide, *x.shape[2:])
     made_of = dy.reshape(dy.shape[0], group, made, *dy.shape[2:])
     weights = dw.reshape(group, made, wide, *dw.shape[2:])
-    taps = list(_taps(_axes(step.signature, x.shape[2:], dy.shape[2:])))
+    parts = list(taps(_axes(step.signature, x.shape[2:], dy.shape[2:])))
 
     def run() -> None:
         dw.fill(0)
-        for tap, read, write in taps:
+        for tap, read, write in parts:
             count = prod(span.stop - span.start for span in write)
             left, right = given[:, :count], seen[:, :count]
             if count < space:  # A shorter row of contiguous memory.
@@ -116,13 +104,13 @@ def max_pool_gradient(step: Step) -> Run | None:
     scratch = step.scratch()
     open_, hit = (scratch.array(dy.shape[1:], np.bool_) for _ in range(2))
     room = scratch.array(dy.shape[1:], dy.dtype)
-    taps = list(_taps(_axes(step.signature, x.shape[2:], dy.shape[2:])))
+    parts = list(taps(_axes(step.signature, x.shape[2:], dy.shape[2:])))
 
     def run() -> None:
         dx.fill(0)
         for sample, greatest, gradient, target in zip(x, y, dy, dx, strict=True):
             open_.fill(True)
-            for _, read, write in taps:
+            for _, read, write in parts:
                 box, source = (slice(None), *write), (slice(None), *read)
                 mark = hit[box]
                 np.equal(sample[source], greatest[box], out=mark)
@@ -153,13 +141,13 @@ def average_pool_gradient(step: Step) -> Run | None:
     share = _shares(axes, counts_pads=bool(step.attributes.get("count_include_pad", 0)))
     share = share.astype(dy.dtype)
     room = step.scratch().array(dy.shape[1:], dy.dtype)
-    taps = list(_taps(axes))
+    parts = list(taps(axes))
 
     def run() -> None:
         dx.fill(0)
         for gradient, target in zip(dy, dx, strict=True):
             np.multiply(gradient, share, out=room)
-            for _, read, write in taps:
+            for _, read, write in parts:
                 source = (slice(None), *read)
                 np.add(target[source], room[(slice(None), *write)], out=target[source])
 

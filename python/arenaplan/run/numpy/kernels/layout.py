@@ -13,6 +13,7 @@ import numpy as np
 from arenaplan.base.errors import ShapeMismatch, UnsupportedOp
 from arenaplan.run.numpy.cuts import CONCAT, RESHAPE, TRANSPOSE
 from arenaplan.run.numpy.kernels.pieces import (
+    box_of,
     check_shape,
     copy,
     in_sequence,
@@ -140,10 +141,10 @@ def _pieces(step: Step, x: np.ndarray, axis: int) -> Run | None:
 @kernel("Slice")
 def slice_(step: Step) -> Run | None:
     """Select ranges along axes."""
-    return when_known(step, (1, 2, 3, 4), lambda: copy(_sliced(step), result(step)))
+    return when_known(step, (1, 2, 3, 4), lambda: copy(sliced(step), result(step)))
 
 
-def _sliced(step: Step) -> np.ndarray:
+def sliced(step: Step) -> np.ndarray:
     """Return the slice as a view of the input."""
     x, y = operand(step, 0), result(step)
     starts, stops = numbers(step, "starts", 1), numbers(step, "ends", 2)
@@ -157,7 +158,7 @@ def _sliced(step: Step) -> np.ndarray:
     for axis, start, stop, stride in zip(axes, starts, stops, steps, strict=True):
         axis = normalized_axis(step, axis, x.ndim)
         index[axis] = _slice_of(x.shape[axis], start, stop, stride)
-    view = x[tuple(index)]
+    view = box_of(x, index)
     if view.shape != y.shape:
         raise ShapeMismatch(
             f"node {step.signature.name!r} (Slice) selects shape {view.shape} for {y.shape}"
@@ -180,13 +181,15 @@ def _slice_of(length: int, start: int, stop: int, stride: int) -> slice:
 @kernel("Transpose", cut=TRANSPOSE)
 def transpose(step: Step) -> Run | None:
     """Permute axes."""
-    x, y = operand(step, 0), result(step)
-    order = step.attributes.get("perm")
-    if order is None:
-        order = range(x.ndim)[::-1]
-    if sorted(order) != list(range(x.ndim)):
+    return _copy_transposed(transposed(step), result(step))
+
+
+def transposed(step: Step) -> np.ndarray:
+    """Return the input with permuted axes."""
+    x, order = operand(step, 0), step.attributes.get("perm")
+    if order is not None and sorted(order) != list(range(x.ndim)):
         raise invalid(step, f"perm is {list(order)} for {x.ndim} dimensions")
-    return _copy_transposed(x.transpose(tuple(order)), y)
+    return x.transpose(order)
 
 
 _STRIPE = 32
@@ -255,13 +258,18 @@ def _repetition(step: Step) -> Run | None:
         if len(given) != x.ndim:
             raise invalid(step, f"repeats are {given} for {x.ndim} dimensions")
         check_shape(step, [n * m for n, m in zip(x.shape, given, strict=True)])
-    if y.size == 0:
-        return None
-    repeats = [m // n for m, n in zip(y.shape, x.shape, strict=True)]
-    if set(repeats) <= {1}:
-        return copy(x, y)
-    target = y.reshape([dim for pair in zip(repeats, x.shape, strict=True) for dim in pair])
-    return copy(x.reshape([dim for n in x.shape for dim in (1, n)]), target)
+    source = x if x.shape == y.shape else tiled(step)
+    return copy(source, y.reshape(source.shape)) if y.size else None
+
+
+def tiled(step: Step) -> np.ndarray:
+    """Return a view with all repetitions of the input, each axis behind its number of them."""
+    x, y = operand(step, 0), result(step)
+    repeats = [m // max(n, 1) for m, n in zip(y.shape, x.shape, strict=True)]
+    lone = x.reshape([dim for n in x.shape for dim in (1, n)])
+    return np.broadcast_to(
+        lone, [dim for pair in zip(repeats, x.shape, strict=True) for dim in pair]
+    )
 
 
 # -- padding --------------------------------------------------------------------------
@@ -292,7 +300,7 @@ def pad(step: Step) -> Run | None:
 def _padding(step: Step) -> Run | None:
     x, y = operand(step, 0), result(step)
     mode = step.attributes.get("mode", "constant")
-    before, after = _pads(step, x.ndim)
+    before, after = pad_sizes(step, x.ndim)
     shape = tuple(b + n + a for b, n, a in zip(before, x.shape, after, strict=True))
     if shape != y.shape:
         raise ShapeMismatch(f"node {step.signature.name!r} (Pad) makes shape {shape} for {y.shape}")
@@ -305,16 +313,16 @@ def _padding(step: Step) -> Run | None:
     value = _fill_value(step)
     work: list[Run | None] = []
     for box in product(*axes):
-        target = y[tuple(segment.target for segment in box)]
-        index = [segment.source for segment in box]
-        if None in index:
+        target = box_of(y, [segment.target for segment in box])
+        index = [segment.source for segment in box if segment.source is not None]
+        if len(index) < len(box):
             work.append(partial(np.copyto, target, value))
         else:
-            work.append(copy(x[tuple(index)], target))
+            work.append(copy(box_of(x, index), target))
     return in_sequence(*work)
 
 
-def _pads(step: Step, rank: int) -> tuple[list[int], list[int]]:
+def pad_sizes(step: Step, rank: int) -> tuple[list[int], list[int]]:
     """Return how much is added before and after each axis; negative numbers remove."""
     name = "pads" if "pads" in step.attributes else "paddings"
     pads = numbers(step, name, 1)

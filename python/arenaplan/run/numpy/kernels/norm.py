@@ -242,24 +242,16 @@ def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
 
 
 @heavy_kernel("LayerNormalization", since=17, workspace=_declare_rows, cut=ROWS)
-def layer_normalization(step: Step) -> Run | None:
-    """Normalize the elements behind an axis, then scale and shift."""
-    return _trailing_normalization(step, centered=True)
-
-
 @heavy_kernel("RMSNormalization", since=23, workspace=_declare_rows, cut=ROWS)
-def rms_normalization(step: Step) -> Run | None:
-    """Divide the elements behind an axis by the root mean square, then scale."""
-    return _trailing_normalization(step, centered=False)
-
-
-def _trailing_normalization(step: Step, *, centered: bool) -> Run | None:
+def trailing_normalization(step: Step) -> Run | None:
+    """Divide the elements behind an axis by deviation or root mean square, then scale and shift."""
     source, output = operand(step, 0), result(step)
     normalized_axis(step, step.attributes.get("axis", -1), source.ndim)
     shape = _row_shape(step.signature)
     if shape is None:
         return None
     epsilon = step.attributes.get("epsilon", 1e-5)
+    centered = step.signature.op == "LayerNormalization"
     rows = _Rows(
         source.reshape(shape), output.reshape(shape), step.scratch(), epsilon, centered=centered
     )
@@ -316,28 +308,18 @@ def compiled_normalization(step: Step) -> Run | None:
 
 
 @heavy_kernel("InstanceNormalization", since=6, workspace=_declare_rows, cut=SCALED_PLANES)
-def instance_normalization(step: Step) -> Run | None:
-    """Normalize every channel in every image, then scale and shift."""
-    shape = _row_shape(step.signature)
-    if shape is None:
-        return None
-    return _plane_normalization(step, shape, per_channel=True)
-
-
 @heavy_kernel("GroupNormalization", since=18, workspace=_declare_rows)
-def group_normalization(step: Step) -> Run | None:
-    """Normalize channel groups in every image, then scale and shift."""
-    shape, source = _row_shape(step.signature), operand(step, 0)
-    groups = step.attributes.get("num_groups", 0)
-    if groups < 1 or source.shape[1] % groups:
-        raise invalid(step, f"num_groups is {groups} for {source.shape[1]} channels")
+def plane_normalization(step: Step) -> Run | None:
+    """Normalize channels, or channel groups, in every image, then scale and shift."""
+    source, output, shape = operand(step, 0), result(step), _row_shape(step.signature)
+    count = source.shape[1]
+    if step.signature.op == "GroupNormalization":
+        groups = step.attributes.get("num_groups", 0)
+        if groups < 1 or count % groups:
+            raise invalid(step, f"num_groups is {groups} for {count} channels")
+        count = count if step.signature.version >= 21 else groups
     if shape is None:
         return None
-    return _plane_normalization(step, shape, per_channel=step.signature.version >= 21)
-
-
-def _plane_normalization(step: Step, shape: tuple[int, int], *, per_channel: bool) -> Run | None:
-    source, output = operand(step, 0), result(step)
     rows = _Rows(
         source.reshape(shape),
         output.reshape(shape),
@@ -345,7 +327,6 @@ def _plane_normalization(step: Step, shape: tuple[int, int], *, per_channel: boo
         step.attributes.get("epsilon", 1e-5),
     )
     work = [run for cut in rows.cuts() for run in rows.normalize(cut)]
-    count = source.shape[1] if per_channel else step.attributes["num_groups"]
     tiles = output.reshape(source.shape[0], count, -1)
     for function, position in ((np.multiply, 1), (np.add, 2)):
         factor = operand(step, position).reshape(count, 1)

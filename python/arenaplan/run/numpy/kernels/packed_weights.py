@@ -13,11 +13,8 @@ from math import prod
 import numpy as np
 
 from arenaplan.graph import Choice
-from arenaplan.run.numpy.kernels.indexing import check_indices
 from arenaplan.run.numpy.kernels.pieces import (
     in_sequence,
-    invalid,
-    normalized_axis,
     operand,
     result,
     when_known,
@@ -186,84 +183,3 @@ def matmul_nbits(step: Step) -> Run | None:
         return in_sequence(*work)
 
     return when_known(step, (3,), prepare)
-
-
-# -- tables ----------------------------------------------------------------------------------------
-
-
-def _rows(signature: Signature) -> tuple[int, int, int, int]:
-    """Return both axes, the block length and the bits per element."""
-    attributes, data = signature.attributes, signature.inputs[0]
-    rank = 0 if data is None else len(data.shape)
-    axes = attributes.get("gather_axis", 0), attributes.get("quantize_axis", 1)
-    gathered, blocked = (axis + rank if axis < 0 else axis for axis in axes)
-    return gathered, blocked, attributes.get("block_size", 128), attributes.get("bits", 4)
-
-
-def _gathered(shape: Sequence[int], indices: Sequence[int], axis: int) -> tuple[int, ...]:
-    return (*shape[:axis], *indices, *shape[axis + 1 :])
-
-
-def _declare_rows(signature: Signature) -> Sequence[Sequence[Choice]]:
-    """Ask for the bytes, scales and zero points of the rows that are read."""
-    data, indices, scales = (signature.inputs[at] for at in range(3))
-    if data is None or indices is None or scales is None:
-        return []
-    axis = _rows(signature)[0]
-    size = 2 * scratch_bytes(_gathered(data.shape, indices.shape, axis), np.uint8)
-    size += 2 * scratch_bytes(_gathered(scales.shape, indices.shape, axis), scales.dtype)
-    return [[Choice(size + scratch_bytes(indices.shape, np.int64))]]
-
-
-@heavy_kernel("GatherBlockQuantized", domain=MICROSOFT, workspace=_declare_rows)
-def gather_block_quantized(step: Step) -> Run | None:
-    """Select rows from a block table, and widen the rows."""
-    data, indices, scales, y = operand(step, 0), operand(step, 1), operand(step, 2), result(step)
-    if y.size == 0:
-        return None
-    gathered, blocked, length, bits = _rows(step.signature)
-    gathered = normalized_axis(step, gathered, data.ndim)
-    if blocked == gathered:
-        raise invalid(step, f"blocks and rows are both along axis {blocked}")
-    scratch = step.scratch()
-    packed, spare = (
-        scratch.array(_gathered(data.shape, indices.shape, gathered), np.uint8) for _ in range(2)
-    )
-    shape = _gathered(scales.shape, indices.shape, gathered)
-    scale, zero = (scratch.array(shape, scales.dtype) for _ in range(2))
-    positions = scratch.array(indices.shape, np.int64)
-    axis = blocked if blocked < gathered else blocked + indices.ndim - 1
-
-    def prepare() -> Run | None:
-        zeros = _zero_points(step, scales.shape, bits, scales.dtype)
-        work: list[Run] = [
-            partial(check_indices, step, indices, data.shape[gathered]),
-            partial(np.copyto, positions, indices),
-            partial(np.take, data, positions, gathered, packed, "wrap"),
-            partial(np.take, scales, positions, gathered, scale, "wrap"),
-        ]
-        if step.input(3) is None:
-            work.append(partial(np.copyto, zero, zeros))
-        else:
-            work.append(partial(np.take, zeros, positions, gathered, zero, "wrap"))
-        work += unpacking(packed, bits, spare, y)
-        for part, by_scale, by_zero in _blocks(y, scale, zero, axis, length):
-            work.append(partial(np.subtract, part, by_zero, part))
-            work.append(partial(np.multiply, part, by_scale, part))
-        return in_sequence(*work)
-
-    return when_known(step, (3,), prepare)
-
-
-def _blocks(
-    y: np.ndarray, scale: np.ndarray, zero: np.ndarray, axis: int, length: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield array parts in whole blocks, and the rest, with scales and zero points."""
-    lead = (slice(None),) * axis
-    whole = y.shape[axis] // length
-    for first, count, size in ((0, whole, length), (whole, 1, y.shape[axis] - whole * length)):
-        if count and size:
-            part = y[(*lead, slice(first * length, first * length + count * size))]
-            part = part.reshape(*y.shape[:axis], count, size, *y.shape[axis + 1 :])
-            cut = (*lead, slice(first, first + count))
-            yield part, np.expand_dims(scale[cut], axis + 1), np.expand_dims(zero[cut], axis + 1)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from arenaplan.base.errors import InvalidAttribute, InvalidOperand, ShapeMismatch
+from arenaplan.base.errors import InternalError, InvalidAttribute, InvalidOperand, ShapeMismatch
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.registry import Run, Signature, Step, scratch_bytes
 
@@ -141,7 +141,16 @@ def negligible(signature: Signature) -> int:
 
 def address(array: np.ndarray) -> int:
     """Return where the array's first element is."""
+    if isinstance(array, np.generic):  # As array[()] is; array[...] is a view.
+        raise InternalError("a number has no address in an arena")
     return int(array.__array_interface__["data"][0])
+
+
+def box_of(array: np.ndarray, spans: Iterable[slice]) -> np.ndarray:
+    """Return a part as a view; that of a scalar is one, too."""
+    index: list[Any] = [*spans, ...]
+    part: np.ndarray = array[tuple(index)]
+    return part
 
 
 def in_sequence(*work: Run | None) -> Run | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ import numpy as np
 from arenaplan._core import CompiledKernel
 from arenaplan.base.errors import InvalidAttribute
 from arenaplan.graph import Choice
-from arenaplan.graph.ops.window_ops import Axis
+from arenaplan.graph.ops.window_ops import Axis, taps
 from arenaplan.run.numpy.compiled import is_enabled, sides
 from arenaplan.run.numpy.kernels.pieces import in_sequence, operand, result
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
@@ -74,21 +73,9 @@ def _by_taps(
     source = source.reshape(-1, *source.shape[2:])
     target = target.reshape(-1, *target.shape[2:])
     yield partial(target.fill, reduction.identity(source.dtype))
-    for tap in product(*(range(axis.kernel) for axis in axes)):
-        where, what = _tap(axes, tap)
-        piece = target[where]
-        if piece.size:
-            yield partial(reduction.combine, piece, source[what], piece)
-
-
-def _tap(axes: Sequence[Axis], tap: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return the windows whose element ``tap`` is inside the image, and that element."""
-    spans = [axis.positions(t) for axis, t in zip(axes, tap, strict=True)]
-    if any(first >= stop for first, stop in spans):
-        nothing = slice(0, 0)
-        return (nothing,), (nothing,)
-    reads = [axis.reads(t, *span) for axis, t, span in zip(axes, tap, spans, strict=True)]
-    return (slice(None), *(slice(*span) for span in spans)), (slice(None), *reads)
+    for _, read, write in taps(axes):
+        piece = target[(slice(None), *write)]
+        yield partial(reduction.combine, piece, source[(slice(None), *read)], piece)
 
 
 # -- the largest ------------------------------------------------------------------------
@@ -135,18 +122,14 @@ def _max_with_positions(
     larger, unset = (scratch.array([axis.out for axis in axes], np.bool_) for _ in range(2))
     grids = np.ix_(*(np.arange(axis.out) * axis.stride - axis.before for axis in axes))
     origin = sum(grid * stride for grid, stride in zip(grids, strides, strict=True))
-    taps = list(product(*(range(axis.kernel) for axis in axes)))
+    parts = list(taps(axes))
     images = source.reshape(-1, *source.shape[2:])
     best = output.reshape(-1, *output.shape[2:])
     index = where.reshape(-1, *where.shape[2:])
     for plane in range(len(images)):
         yield partial(best[plane].fill, _lowest(source.dtype))
         yield partial(index[plane].fill, -1)
-        for tap in taps:
-            to, what = _tap(axes, tap)
-            to, what = to[1:], what[1:]
-            if not to or larger[to].size == 0:
-                continue
+        for tap, what, to in parts:
             steps = zip(tap, axes, strides, strict=True)
             offset = np.int64(sum(t * axis.dilation * stride for t, axis, stride in steps))
             piece, candidate = best[plane][to], images[plane][what]

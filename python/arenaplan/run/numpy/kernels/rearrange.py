@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from arenaplan.base.errors import fault
+from arenaplan.graph.ops.window_ops import Axis, taps
 from arenaplan.run.numpy.kernels.pieces import (
     check_shape,
     copy,
     in_sequence,
     invalid,
     normalized_axis,
-    numbers,
     operand,
     result,
     when_known,
@@ -61,57 +58,11 @@ def compress(step: Step) -> Run | None:
         raise invalid(step, f"a condition of {len(condition)} for {source.shape[along]} slices")
 
     def prepare() -> Run | None:
-        spans = list(_spans(condition))
-        count = sum(stop - start for start, stop in spans)
-        check_shape(step, (*source.shape[:along], count, *source.shape[along + 1 :]))
-        work, at, lead = [], 0, (slice(None),) * along
-        for start, stop in spans:
-            kept = slice(at, at + stop - start)
-            work.append(copy(source[(*lead, slice(start, stop))], y[(*lead, kept)]))
-            at = kept.stop
-        return in_sequence(*work)
+        kept = np.flatnonzero(condition)
+        check_shape(step, (*source.shape[:along], kept.size, *source.shape[along + 1 :]))
+        return partial(np.take, source, kept, along, y, "clip") if y.size else None
 
     return when_known(step, (1,), prepare)
-
-
-def _spans(condition: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges in which a condition holds."""
-    start = None
-    for at, holds in enumerate(condition):
-        if holds and start is None:
-            start = at
-        elif not holds and start is not None:
-            yield start, at
-            start = None
-    if start is not None:
-        yield start, len(condition)
-
-
-@kernel("CenterCropPad", since=18)
-def center_crop_pad(step: Step) -> Run | None:
-    """Cut as much off both ends of some axes, or add as much, as a shape asks for."""
-    x, y = operand(step, 0), result(step)
-    axes = step.attributes.get("axes")
-    chosen = range(x.ndim) if axes is None else [normalized_axis(step, at, x.ndim) for at in axes]
-
-    def check() -> None:
-        wanted = list(x.shape)
-        for axis, size in zip(chosen, numbers(step, "", 1) or (), strict=True):
-            wanted[axis] = size
-        check_shape(step, wanted)
-
-    source: list[slice] = []
-    target: list[slice] = []
-    for have, want in zip(x.shape, y.shape, strict=True):
-        cut, border = max(have - want, 0) // 2, max(want - have, 0) // 2
-        count = min(have, want)
-        source.append(slice(cut, cut + count))
-        target.append(slice(border, border + count))
-    zeros = (
-        partial(y.fill, 0) if any(m > n for m, n in zip(y.shape, x.shape, strict=True)) else None
-    )
-    moved = copy(x[tuple(source)], y[tuple(target)])
-    return in_sequence(when_known(step, (1,), check), zeros, moved)
 
 
 @kernel("Col2Im", since=18)
@@ -126,37 +77,22 @@ def col2im(step: Step) -> Run | None:
         dilations = list(step.attributes.get("dilations") or [1] * rank)
         pads = list(step.attributes.get("pads") or [0] * (2 * rank))
         check_shape(step, (len(x), x.shape[1] // prod(block), *image))
-        counts = [
-            (image[k] + pads[k] + pads[rank + k] - dilations[k] * (block[k] - 1) - 1) // strides[k]
-            + 1
-            for k in range(rank)
-        ]
+        axes = []
+        for k, (size, extent) in enumerate(zip(image, block, strict=True)):
+            room = size + pads[k] + pads[rank + k] - dilations[k] * (extent - 1) - 1
+            out = room // strides[k] + 1
+            axes.append(Axis(size, out, extent, strides[k], dilations[k], pads[k]))
+        counts = [axis.out for axis in axes]
         if prod(counts) != x.shape[2] or min(counts, default=1) < 1:
             raise invalid(step, f"{x.shape[2]} columns for windows {counts}")
         columns = x.reshape(len(x), -1, *block, *counts)
         work: list[Run | None] = [partial(y.fill, 0)]
-        for place in product(*map(range, block)):
-            cuts = [
-                _covered(place[k] * dilations[k] - pads[k], strides[k], counts[k], image[k])
-                for k in range(rank)
-            ]
-            part: Any = columns[(..., *place, *(of for of, _ in cuts))]  # type: ignore[arg-type]
-            target: Any = y[(..., *(at for _, at in cuts))]  # type: ignore[arg-type]
-            if part.size:
-                work.append(partial(np.add, target, part, target))
+        for tap, read, write in taps(axes):
+            target = y[(..., *read)]
+            work.append(partial(np.add, target, columns[(..., *tap, *write)], target))
         return in_sequence(*work)
 
     return when_known(step, (1, 2), prepare)
-
-
-def _covered(first: int, stride: int, count: int, length: int) -> tuple[slice, slice]:
-    """Return the windows that have an element inside an axis, and these elements."""
-    start = max(0, -(first // stride))
-    stop = min(count, (length - 1 - first) // stride + 1)
-    if stop <= start:
-        return slice(0), slice(0)
-    begin = first + start * stride
-    return slice(start, stop), slice(begin, begin + (stop - start - 1) * stride + 1, stride)
 
 
 @kernel("MaxUnpool", since=9)

@@ -513,19 +513,5 @@ def _without_steps(step: Step) -> Iterator[Run]:
             yield partial(final.fill, 0) if initial is None else partial(np.copyto, final, initial)
 
 
-@heavy_kernel("RNN", workspace=_declare)
-def rnn(step: Step) -> Run | None:
-    """A hidden state that is multiplied by a matrix in each step."""
-    return _layer(step, _Simple)
-
-
-@heavy_kernel("GRU", workspace=_declare)
-def gru(step: Step) -> Run | None:
-    """A hidden state with an update gate and a reset gate."""
-    return _layer(step, _Gated)
-
-
-@heavy_kernel("LSTM", workspace=_declare)
-def lstm(step: Step) -> Run | None:
-    """A hidden state and a cell, with gates for input, output and forgetting."""
-    return _layer(step, _Cell)
+for _op, _kind in {"RNN": _Simple, "GRU": _Gated, "LSTM": _Cell}.items():
+    heavy_kernel(_op, workspace=_declare)(partial(_layer, kind=_kind))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,17 +37,6 @@ def _axes(step: Step, x: np.ndarray) -> tuple[int, ...]:
     if not axes:
         return () if step.attributes.get("noop_with_empty_axes", 0) else tuple(range(x.ndim))
     return tuple(sorted({normalized_axis(step, axis, x.ndim) for axis in axes}))
-
-
-def _reducing(step: Step, x: np.ndarray, y: np.ndarray, reduce: Reduce) -> Run | None:
-    """Return a function that reduces ``x`` into ``y``, over the axes known now or on each run."""
-
-    def prepare() -> Run | None:
-        axes = _axes(step, x)
-        kept = _check_reduced(step, x, axes)
-        return partial(reduce, x, axes, y.reshape(kept)) if y.size else None
-
-    return when_known(step, (1,), prepare)
 
 
 def _check_reduced(step: Step, x: np.ndarray, axes: Sequence[int]) -> list[int]:
@@ -110,8 +99,16 @@ def _extreme(function: np.ufunc, sign: int) -> Reduce:
     return reduce
 
 
-def _reduce_step(reduce: Reduce, step: Step) -> Run | None:
-    return _reducing(step, operand(step, 0), result(step), reduce)
+def _reducing(reduce: Reduce, step: Step) -> Run | None:
+    """Return a function that reduces over the axes known now or on each run."""
+    x, y = operand(step, 0), result(step)
+
+    def prepare() -> Run | None:
+        axes = _axes(step, x)
+        kept = _check_reduced(step, x, axes)
+        return partial(reduce, x, axes, y.reshape(kept)) if y.size else None
+
+    return when_known(step, (1,), prepare)
 
 
 for _op, _reduce in {
@@ -121,139 +118,7 @@ for _op, _reduce in {
     "ReduceMax": _extreme(np.maximum, 1),
     "ReduceMin": _extreme(np.minimum, -1),
 }.items():
-    kernel(_op, cut=REDUCED)(partial(_reduce_step, _reduce))
-
-
-# -- norms --------------------------------------------------------------------------------
-
-
-class _Norm(NamedTuple):
-    """A sum of converted elements, converted again."""
-
-    each: np.ufunc | None
-    """Applied to every element before the addition."""
-    total: np.ufunc | None
-    """Applied to the sums."""
-    shifted: bool = False
-    """Whether the largest element is taken off before and put back after: ``exp`` overflows."""
-
-
-_NORMS = {
-    "ReduceL1": _Norm(np.absolute, None),
-    "ReduceL2": _Norm(np.square, np.sqrt),
-    "ReduceSumSquare": _Norm(np.square, None),
-    "ReduceLogSum": _Norm(None, np.log),
-    "ReduceLogSumExp": _Norm(np.exp, np.log, shifted=True),
-}
-
-
-class _Band(NamedTuple):
-    """Scratch for some rows: all that lies behind one index of the axes that are kept in front."""
-
-    counts: tuple[int, int, int]
-    """Elements in the scratch arrays: for converted elements, their sums, their maxima."""
-    dtype: np.dtype[Any]
-    cost: float
-
-    @property
-    def bytes(self) -> int:
-        """Size of the workspace."""
-        return sum(scratch_bytes((count,), self.dtype) for count in self.counts)
-
-
-def _bands(signature: Signature) -> list[_Band]:
-    """Return the bands that a norm can be computed in, widest first."""
-    x, y = signature.inputs[0], signature.outputs[0]
-    if x is None or y is None or x.bytes == 0:
-        return []
-    kind, dtype = _NORMS[signature.op], x.dtype
-    if dtype == np.float16:  # The sum over a few hundred squares overflows.
-        dtype = np.dtype(np.float32)
-    elif dtype.kind in "iu" and kind.total is not None:
-        dtype = np.dtype(np.float64)
-    rows = prod(x.shape[: _first_axis(signature, len(x.shape))])
-    inner, kept = prod(x.shape) // rows, prod(y.shape) // rows
-    costs = {
-        min(rows, max(1, (BLOCK >> shift) // inner)): cost
-        for shift, cost in ((4, 3.0), (2, 1.5), (0, 1.0))
-    }
-    return [
-        _Band((many * inner, many * kept, many * kept if kind.shifted else 0), dtype, cost)
-        for many, cost in sorted(costs.items(), reverse=True)
-    ]
-
-
-def _first_axis(signature: Signature, rank: int) -> int:
-    """Return the first axis that may be reduced, as far as known before a run."""
-    axes = signature.attributes.get("axes")
-    if signature.input(1) is not None:
-        data = signature.constant_data(1)
-        if data is None:
-            return 0
-        axes = data.reshape(-1).tolist()
-    if not axes:
-        return rank if signature.attributes.get("noop_with_empty_axes", 0) else 0
-    first: int = min(axis + rank if axis < 0 else axis for axis in axes)
-    return max(0, first)
-
-
-def _declare_norm(signature: Signature) -> list[list[Choice]]:
-    bands = _bands(signature)
-    return [[Choice(band.bytes, band.cost) for band in bands]] if bands else []
-
-
-@kernel(*_NORMS, workspace=_declare_norm, cut=REDUCED)
-def norm(step: Step) -> Run | None:
-    """Reduce to a sum of absolute values, squares or exponentials, or a function of the sum."""
-    x, y = operand(step, 0), result(step)
-    kind = _NORMS[step.signature.op]
-    if x.size == 0:
-        return _reducing(step, x, y, partial(_norm_of_nothing, kind))
-    band = next(b for b in _bands(step.signature) if b.bytes <= step.workspaces[0].nbytes)
-    scratch = step.scratch()
-    arrays = [scratch.array((count,), band.dtype) for count in band.counts]
-    return _reducing(step, x, y, partial(_reduce_in_bands, kind, arrays))
-
-
-def _norm_of_nothing(kind: _Norm, x: np.ndarray, axes: tuple[int, ...], y: np.ndarray) -> None:
-    y.fill(0)
-    if kind.total is not None:
-        kind.total(y, out=y, casting="unsafe")
-
-
-def _reduce_in_bands(
-    kind: _Norm,
-    scratch: Sequence[np.ndarray],
-    x: np.ndarray,
-    axes: tuple[int, ...],
-    y: np.ndarray,
-) -> None:
-    """Reduce as many rows at a time as there is scratch for."""
-    first = min(axes, default=x.ndim)
-    x = x.reshape(-1, *x.shape[first:])
-    y = y.reshape(-1, *y.shape[first:])
-    axes = tuple(axis - first + 1 for axis in axes)
-    rows = scratch[0].size // prod(x.shape[1:])
-    for start in range(0, len(x), rows):
-        source, target = x[start : start + rows], y[start : start + rows]
-        each = scratch[0][: source.size].reshape(source.shape)
-        total = scratch[1][: target.size].reshape(target.shape)
-        np.copyto(each, source)
-        if kind.shifted:
-            top = scratch[2][: target.size].reshape(target.shape)
-            np.maximum.reduce(each, axis=axes, out=top, keepdims=True)
-            # Infinity minus infinity would be no number.
-            limits = np.finfo(top.dtype)
-            np.clip(top, limits.min, limits.max, out=top)
-            np.subtract(each, top, out=each)
-        if kind.each is not None:
-            kind.each(each, out=each)
-        _sum(each, axes, total)
-        if kind.total is not None:
-            kind.total(total, out=total)
-        if kind.shifted:
-            np.add(total, top, out=total)
-        np.copyto(target, total, casting="unsafe")
+    kernel(_op, cut=REDUCED)(partial(_reducing, _reduce))
 
 
 # -- running sums -------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """
-Samples between pixels: GridSample, RoiAlign, MaxRoiPool, AffineGrid.
+Samples between pixels: GridSample, RoiAlign, MaxRoiPool.
 
 Positions and weights are made for some samples at a time, in scratch memory, for all channels
 together. Each corner of the cell around a sample is one ``np.take``.
@@ -18,12 +18,9 @@ import numpy as np
 from arenaplan.base.errors import fault
 from arenaplan.graph import Choice
 from arenaplan.run.numpy.kernels.pieces import (
-    check_shape,
-    in_sequence,
     invalid,
     operand,
     result,
-    when_known,
 )
 from arenaplan.run.numpy.kernels.widen import heavy_kernel
 from arenaplan.run.numpy.registry import Run, Scratch, Signature, Step, scratch_bytes
@@ -306,41 +303,6 @@ def grid_sample(step: Step) -> Run | None:
     if block.images > 1 and is_whole:
         return run_together
     return run
-
-
-@heavy_kernel("AffineGrid", since=20)
-def affine_grid(step: Step) -> Run | None:
-    """Write the positions in a regular grid after an affine transformation."""
-    theta, y = operand(step, 0), result(step)
-    space = y.shape[1:-1]
-    if theta.shape[1:] != (len(space), len(space) + 1) or y.shape[-1] != len(space):
-        raise invalid(step, f"a transformation of shape {theta.shape} for a grid {y.shape}")
-    checked = when_known(
-        step,
-        (1,),
-        lambda: check_shape(
-            step, (len(theta), *operand(step, 1).reshape(-1).tolist()[2:], len(space))
-        ),
-    )
-    lines = []
-    for axis, length in enumerate(space):
-        if step.attributes.get("align_corners", 0):
-            line = np.linspace(-1, 1, length) if length > 1 else np.full(length, -1.0)
-        else:
-            line = (np.arange(length) * 2 + 1) / length - 1
-        shape = [1] * len(space)
-        shape[axis] = length
-        lines.append(line.astype(y.dtype).reshape(shape))
-
-    def run() -> None:
-        for matrix, grid in zip(theta, y, strict=True):
-            for row, target in zip(matrix, np.moveaxis(grid, -1, 0), strict=True):
-                target.fill(row[-1])
-                # The first column is for the last spatial axis.
-                for factor, line in zip(row[:-1], lines[::-1], strict=True):
-                    np.add(target, line * factor, out=target)
-
-    return in_sequence(checked, run)
 
 
 # -- regions of interest ---------------------------------------------------------------------

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from arenaplan.run.numpy.kernels.pieces import copy, in_sequence, operand, present, result
+from arenaplan.graph.ops.window_ops import Axis
+from arenaplan.run.numpy.kernels.pieces import box_of, copy, in_sequence, operand, present, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel
 from arenaplan.run.numpy.tflite.tflite_facts import (
     DOMAIN,
@@ -226,12 +227,10 @@ def batch_parts(
             zip(starts, blocks, edges, strict=True), start=1
         ):
             # Element i in the batch is element i * block + start - before in the space.
-            shift = start - before
-            first = max(-(shift // block), 0)
-            stop = max(min(batch[axis], (space[axis] - 1 - shift) // block + 1), first)
+            side = Axis(space[axis], batch[axis], block, block, 1, before)
+            first, stop = side.positions(start)
             inner.append(slice(first, stop))
-            at = first * block + shift
-            outer.append(slice(at, at + (stop - first) * block, block))
+            outer.append(side.reads(start, first, stop) if first < stop else slice(0, 0))
         yield (number, *inner), (image, *outer)
 
 
@@ -245,17 +244,23 @@ def pad(step: Step) -> Run | None:
     """Borders have a constant, or the number that stands for 0."""
     signature = step.signature
     x, y = operand(step, 0), result(step)
-    amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
     if signature.input(2) is not None:
         fill = constant_operand(signature, 2).reshape(-1)[0]
     else:
         fill = 0 if x.dtype == FLOAT else blank(signature)
-    inner = tuple(
-        slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)
-    )
-    if y[inner].shape != x.shape:
+    return in_sequence(partial(y.fill, fill), copy(x, inside_of(signature, x.shape, y)))
+
+
+def inside_of(signature: Signature, shape: Sequence[int], y: np.ndarray) -> np.ndarray:
+    """Return the part of a result that is not a border: a view, of a scalar too."""
+    amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
+    if len(amounts) != len(shape) or any(min(pair) < 0 for pair in amounts):
+        raise refused(signature, "its amounts do not fit its operand")
+    ends = zip(amounts, shape, strict=True)
+    inner = box_of(y, (slice(before, before + dim) for (before, _), dim in ends))
+    if inner.shape != tuple(shape):
         raise refused(signature, "its result is too small")
-    return in_sequence(partial(y.fill, fill), copy(x, y[inner]))
+    return inner
 
 
 @kernel("MIRROR_PAD", domain=DOMAIN)
@@ -272,11 +277,9 @@ def mirrored(
     """Return the inside of a result, and the parts that are copied from there to borders."""
     amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
     skip = 1 - int(signature.attributes.get("mode", 0))
+    inside, parts = inside_of(signature, x.shape, y), []
     # Dimension by dimension, each with the borders of earlier dimensions.
     inner = [slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)]
-    if y[tuple(inner)].shape != x.shape:
-        raise refused(signature, "its result is too small")
-    parts = []
     for axis, (before, after) in enumerate(amounts):
         dim = x.shape[axis]
         rows = np.moveaxis(y[(*(slice(None),) * axis, slice(None), *inner[axis + 1 :])], axis, 0)
@@ -286,7 +289,7 @@ def mirrored(
         if after:
             stop = before + dim - skip
             parts.append((rows[stop - after : stop][::-1], rows[before + dim :]))
-    return y[tuple(inner)], parts
+    return inside, parts
 
 
 @kernel("RESIZE_NEAREST_NEIGHBOR", domain=DOMAIN)
@@ -301,9 +304,7 @@ def resize_nearest(step: Step) -> Run | None:
     def run() -> None:
         for image, made in zip(x, y, strict=True):
             for row, at in pairs:
-                line, target = image[row], made[at]
-                for column, place in zip(columns, target, strict=True):
-                    np.copyto(place, line[column])
+                np.take(image[row], columns, axis=0, out=made[at], mode="clip")
 
     return run
 

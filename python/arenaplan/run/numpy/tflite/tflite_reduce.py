@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -26,7 +25,11 @@ from arenaplan.run.numpy.tflite.tflite_facts import (
 )
 from arenaplan.run.numpy.tflite.tflite_products import in_turn
 
-_EXTREMES: Final = {"REDUCE_MAX": np.maximum, "REDUCE_MIN": np.minimum}
+_EXTREMES: Final = {
+    "REDUCE_ALL": np.logical_and,
+    "REDUCE_MAX": np.maximum,
+    "REDUCE_MIN": np.minimum,
+}
 
 
 def reduced_axes(signature: Signature) -> list[int]:
@@ -42,7 +45,7 @@ def reduced_axes(signature: Signature) -> list[int]:
 def _sums(signature: Signature) -> list[list[Choice]]:
     """Return the workspace: one sum per result element."""
     y = signature.outputs[0]
-    if y is None or prod(y.shape) == 0 or signature.op in _EXTREMES:
+    if y is None or prod(y.shape) == 0:
         return []
     return [[Choice(scratch_bytes((prod(y.shape),), np.int64), 1.0)]]
 
@@ -99,32 +102,21 @@ def divided(factor: Multiplier, count: int) -> Multiplier:
 
 @kernel(*_EXTREMES, domain=DOMAIN)
 def extreme(step: Step) -> Run | None:
-    """Numbers keep their scale."""
+    """Numbers keep their scale; of truth values, all must be true."""
     signature = step.signature
-    check_types(signature, "float32 float32", "int8 int8", "int16 int16")
+    numbers = "float32 float32", "int8 int8", "int16 int16"
+    check_types(signature, *(("bool bool",) if signature.op == "REDUCE_ALL" else numbers))
     x, y = operand(step, 0), result(step)
     if y.size == 0:
         return None
     axes = tuple(reduced_axes(signature))
-    if x.dtype != FLOAT:
+    if x.dtype.kind == "i":
         a, b = encoding(signature, 0), encoding(signature, 0, "output")
         if a[:2] != b[:2]:
             raise refused(signature, "its operands have different scales")
     shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
     target, function = y.reshape(shape), _EXTREMES[signature.op]
     return lambda: function.reduce(x, axis=axes, keepdims=True, out=target)
-
-
-@kernel("REDUCE_ALL", domain=DOMAIN)
-def reduce_all(step: Step) -> Run | None:
-    """Whether all are true."""
-    check_types(step.signature, "bool bool")
-    x, y = operand(step, 0), result(step)
-    if y.size == 0:
-        return None
-    axes = tuple(reduced_axes(step.signature))
-    shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
-    return partial(np.logical_and.reduce, x, axis=axes, keepdims=True, out=y.reshape(shape))
 
 
 @kernel("ARG_MAX", "ARG_MIN", domain=DOMAIN)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from arenaplan.graph import Choice
-from arenaplan.graph.ops.window_ops import same_padding
+from arenaplan.graph.ops.window_ops import Axis, same_padding, taps
 from arenaplan.run.numpy.kernels.pieces import operand, result
 from arenaplan.run.numpy.registry import Run, Signature, Step, kernel, scratch_bytes
 from arenaplan.run.numpy.tflite.images import is_empty
@@ -42,14 +42,16 @@ class _Scatter:
         self.offset = 0 if self.is_real else -encoding(signature, _IMAGE).zero
         self.dtype = FLOAT if self.is_real else exact_float(self.weights, self.offset, x.dtype)
         attributes = signature.attributes
-        self.strides = (attributes["stride_h"], attributes["stride_w"])
-        if min(self.strides) < 1:
+        strides = (attributes["stride_h"], attributes["stride_w"])
+        if min(strides) < 1:
             raise refused(signature, "its windows do not move")
-        self.before = [0, 0]
-        if attributes.get("padding", 0) == 0:
-            for at, stride in enumerate(self.strides):
-                size, taps = y.shape[1 + at], self.weights.shape[1 + at]
-                self.before[at] = same_padding(size, stride, taps) // 2
+        self.axes = []
+        """From the result to the image."""
+        for at, stride in enumerate(strides, start=1):
+            size, kernel = y.shape[at], self.weights.shape[at]
+            is_same = attributes.get("padding", 0) == 0
+            before = same_padding(size, stride, kernel) // 2 if is_same else 0
+            self.axes.append(Axis(size, x.shape[at], kernel, stride, 1, before))
 
     def scratch(self) -> int:
         """Return the bytes for one image."""
@@ -61,20 +63,6 @@ class _Scatter:
             size += scratch_bytes((height * width, depth), self.dtype)
             size += Rescale.scratch(channels, self.made.shape[1] * self.made.shape[2])
         return size
-
-    def parts(self, row: int, column: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return which pixels a tap has a place for, and where in the result."""
-        taken, placed = [], []
-        for at, tap in enumerate((row, column)):
-            size, made, stride = self.image.shape[1 + at], self.made.shape[1 + at], self.strides[at]
-            shift = tap - self.before[at]
-            first = max(-(shift // stride), 0)
-            stop = max(min(size, (made - 1 - shift) // stride + 1), first)
-            taken.append(slice(first, stop))
-            start = first * stride + shift
-            end = start + (stop - first - 1) * stride + 1 if stop > first else start
-            placed.append(slice(start, end, stride))
-        return tuple(taken), tuple(placed)
 
     def bind(self, step: Step) -> list[Run]:
         """Return functions that make one image after the other."""
@@ -101,20 +89,17 @@ class _Scatter:
         """Return a function that adds up exact sums, one tap after the other."""
         _, height, width, _ = self.image.shape
         weights = self.weights.astype(self.dtype)
-        _, down, across, _ = weights.shape
         shaped = products.reshape(height, width, -1)
         offset = self.dtype.type(self.offset)
-        taps = []
-        for row, column in np.ndindex(down, across):
-            taken, placed = self.parts(row, column)
-            taps.append(
-                (np.ascontiguousarray(weights[:, row, column].T), shaped[taken], sums[placed])
-            )
+        work = [
+            (np.ascontiguousarray(weights[(slice(None), *tap)].T), shaped[taken], sums[placed])
+            for tap, placed, taken in taps(self.axes)
+        ]
 
         def run() -> None:
             np.add(x, offset, out=copy, casting="unsafe")
             sums.fill(0)
-            for matrix, source, target in taps:
+            for matrix, source, target in work:
                 np.matmul(copy, matrix, out=products)
                 np.add(target, source, out=target)
 
@@ -127,12 +112,10 @@ class _Scatter:
         The source goes through the image, so that a result element gets the last tap's products
         first; products at one pixel come channel by channel.
         """
-        _, down, across, depth = self.weights.shape
         work = []
-        for row, column in [(r, c) for r in range(down)[::-1] for c in range(across)[::-1]]:
-            taken, placed = self.parts(row, column)
-            for channel in range(depth):
-                weights = np.ascontiguousarray(self.weights[:, row, column, channel])
+        for tap, placed, taken in reversed(list(taps(self.axes))):
+            for channel in range(self.weights.shape[3]):
+                weights = np.ascontiguousarray(self.weights[(slice(None), *tap, channel)])
                 pixels = x[..., channel, None]
                 work.append((pixels[taken], weights, products[taken], sums[placed]))
 
@@ -172,8 +155,8 @@ def scatter_sides(signature: Signature) -> tuple[int, int]:
     UnsupportedOp
         If no kernel runs such a node.
     """
-    rows, columns = _Scatter(signature).before
-    return rows, columns
+    rows, columns = _Scatter(signature).axes
+    return rows.before, columns.before
 
 
 def _moved(signature: Signature) -> Signature:

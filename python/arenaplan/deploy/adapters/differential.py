@@ -5,19 +5,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from arenaplan.base.choices import RUNTIMES
-from arenaplan.base.errors import InvalidOption, fault
+from arenaplan.base.errors import InvalidOption, UnsupportedModel, fault
+from arenaplan.deploy.adapters.interpreter import Interpreter
 from arenaplan.tflite.proving.facts import Fact
 from arenaplan.tflite.proving.prover import Proof
 from arenaplan.tflite.reader.schema import DTYPES
 from arenaplan.tflite.reader.tflite_model import Source, parse, read_bytes
 
-_LEAST_ARENA: Final = 1 << 22
-_MOST_ARENA: Final = 1 << 30
+_REFUSED: Final = (RuntimeError, ValueError, UnsupportedModel)
+"""Errors of runtimes that do not run a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,12 @@ class RuntimeComparison:
     """The runtime's message, if the runtime cannot run the original."""
 
 
-class _Runner(Protocol):
+class _Runner(NamedTuple):
     """A model in a runtime."""
 
-    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]: ...
-
-    def tensor(self, number: int) -> np.ndarray | None: ...
+    run: Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+    tensor: Callable[[int], np.ndarray | None] = lambda _: None
+    """Returns an inner tensor, if the runtime keeps inner tensors."""
 
 
 def compared(
@@ -87,7 +89,7 @@ def compared(
                 continue
             try:
                 old = make(data[0])
-            except (RuntimeError, ValueError) as error:
+            except _REFUSED as error:
                 note = str(error).strip().splitlines()
                 found.append(
                     RuntimeComparison(name, "original does not run", note=note[0] if note else "")
@@ -95,7 +97,7 @@ def compared(
                 continue
             try:
                 new = make(data[1])
-            except (RuntimeError, ValueError) as error:
+            except _REFUSED as error:
                 raise fault(
                     "VerificationError",
                     f"{name} runs the original, and not the rewritten model: {error}",
@@ -186,8 +188,7 @@ def _input(fact: Fact, turn: int, numbers: np.random.Generator) -> np.ndarray:
 def _makers(runtime: str) -> Iterator[tuple[str, Callable[[bytes], _Runner] | None]]:
     """Yield a runtime's kernel sets, each with a model loader if installed."""
     if runtime == "tflm":
-        module = _imported("tflite_micro")
-        yield "tflm", None if module is None else lambda data: _Tflm(module.runtime, data)
+        yield "tflm", None if _imported("tflite_micro") is None else _tflm
         return
     module = _imported("ai_edge_litert.interpreter")
     if module is None:
@@ -195,15 +196,11 @@ def _makers(runtime: str) -> Iterator[tuple[str, Callable[[bytes], _Runner] | No
         return
     kinds = module.OpResolverType
     for name, kind in (
-        ("litert:reference", kinds.BUILTIN_REF),
-        ("litert:builtin", kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES),
-        ("litert:xnnpack", kinds.BUILTIN),
+        ("reference", kinds.BUILTIN_REF),
+        ("builtin", kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES),
+        ("xnnpack", kinds.BUILTIN),
     ):
-        yield name, _litert(module, kind, keeps=name == "litert:reference")
-
-
-def _litert(module: Any, kind: Any, *, keeps: bool) -> Callable[[bytes], _Runner]:
-    return lambda data: _Litert(module, kind, data, keeps=keeps)
+        yield f"litert:{name}", partial(_litert, module, kind, name == "reference")
 
 
 def _imported(name: str) -> Any:
@@ -214,54 +211,30 @@ def _imported(name: str) -> Any:
         return None
 
 
-class _Tflm:
-    """A model in TensorFlow Lite Micro."""
-
-    def __init__(self, runtime: Any, data: bytes) -> None:
-        size = _LEAST_ARENA
-        while True:
-            try:
-                self._interpreter = runtime.Interpreter.from_bytes(data, arena_size=size)
-                break
-            except RuntimeError:
-                if size >= _MOST_ARENA:
-                    raise
-                size *= 8
-        self._outputs = len(parse(data).subgraphs[0].outputs)
-
-    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        for at, array in enumerate(inputs):
-            self._interpreter.set_input(array, at)
-        self._interpreter.invoke()
-        return [np.array(self._interpreter.get_output(at)) for at in range(self._outputs)]
-
-    def tensor(self, number: int) -> np.ndarray | None:
-        return None
+def _tflm(data: bytes) -> _Runner:
+    """Return a model in TensorFlow Lite Micro."""
+    outputs = len(parse(data).subgraphs[0].outputs)
+    return _Runner(partial(Interpreter(data).run, outputs=outputs))
 
 
-class _Litert:
-    """A model in LiteRT."""
+def _litert(module: Any, kind: Any, keeps: bool, data: bytes) -> _Runner:
+    """Return a model in LiteRT, which may keep inner tensors."""
+    interpreter = module.Interpreter(
+        model_content=data,
+        experimental_op_resolver_type=kind,
+        experimental_preserve_all_tensors=keeps,
+        num_threads=1,
+    )
+    interpreter.allocate_tensors()
+    given, made = (
+        [entry["index"] for entry in details]
+        for details in (interpreter.get_input_details(), interpreter.get_output_details())
+    )
 
-    def __init__(self, module: Any, kind: Any, data: bytes, *, keeps: bool) -> None:
-        self._keeps = keeps
-        self._interpreter = module.Interpreter(
-            model_content=data,
-            experimental_op_resolver_type=kind,
-            experimental_preserve_all_tensors=keeps,
-            num_threads=1,
-        )
-        self._interpreter.allocate_tensors()
-        self._inputs = [entry["index"] for entry in self._interpreter.get_input_details()]
-        self._outputs = [entry["index"] for entry in self._interpreter.get_output_details()]
+    def run(inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        for index, array in zip(given, inputs, strict=True):
+            interpreter.set_tensor(index, array)
+        interpreter.invoke()
+        return [interpreter.get_tensor(index) for index in made]
 
-    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        for index, array in zip(self._inputs, inputs, strict=True):
-            self._interpreter.set_tensor(index, array)
-        self._interpreter.invoke()
-        return [self._interpreter.get_tensor(index) for index in self._outputs]
-
-    def tensor(self, number: int) -> np.ndarray | None:
-        if not self._keeps:
-            return None
-        found: np.ndarray = self._interpreter.get_tensor(number)
-        return found
+    return _Runner(run, interpreter.get_tensor) if keeps else _Runner(run)

@@ -1,5 +1,5 @@
 """
-Donation: new contents in a joint graph at the old contents' addresses.
+Donation: new contents in a training step's graph at the old contents' addresses.
 
 A new content may replace an old content if the new content's node can run after all readers of the
 old content, and can write in place if the node itself reads the old content. Otherwise, a copy at
@@ -8,57 +8,66 @@ the end replaces the old content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from arenaplan.graph import Effects, Graph, InPlace, Node, ops
+from arenaplan.graph import Graph, Node
+from arenaplan.graph.ops import array_bytes
 
 
-def write_back(graph: Graph, pairs: Mapping[int, int]) -> dict[int, int]:
+def write_back(
+    graph: Graph, pairs: Mapping[int, int], copied: Callable[[int], int]
+) -> dict[int, int]:
     """
     Replace states by new contents.
 
     Parameters
     ----------
     graph : Graph
-        Without write-backs and outputs; changed in place.
+        Without write-backs; changed in place.
     pairs : mapping
         States, with the replacing values.
+    copied : callable
+        Appends a node that copies a value, and returns the copy.
 
     Returns
     -------
     dict
-        Values of which only copies replace states, with a copy for each.
+        States, with the values that replace them: the given values, or copies.
     """
     binder = _Binder(graph)
+
+    def size(into: int) -> int:
+        return array_bytes(graph.values[into].shape, graph.values[into].dtype)
+
+    bound: dict[int, int] = {}
     # Large contents are bound first: theirs are the copies to avoid.
-    largest = sorted(pairs, key=lambda it: _bytes(graph, it), reverse=True)
-    for into in largest:
-        if into != pairs[into]:
-            binder.bind(pairs[into], into)
-    bound = {value for value, _ in graph.write_backs}
-    return {value: copy for value, copy in binder.copies.items() if value not in bound}
-
-
-def _bytes(graph: Graph, value: int) -> int:
-    """Return a value's size."""
-    return ops.array_bytes(graph.values[value].shape, graph.values[value].dtype)
+    for into in sorted(pairs, key=size, reverse=True):
+        value = pairs[into]
+        if into == value:
+            continue
+        for _ in range(3):
+            if binder.bind(value, into):
+                break
+            source, value = value, copied(value)
+            binder.note_copy(source, graph.nodes[-1])
+        else:
+            raise AssertionError("nothing depends on a copy of a copy")
+        graph.write_back(value, into)
+        bound[into] = value
+    return bound
 
 
 class _Binder:
     """A run of :func:`write_back`."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
         self._makers: dict[int, Node] = {}
         self._readers: dict[int, list[Node]] = {}
         self._behind: dict[int, list[Node]] = {}
         """By reader of an old content, the replacing nodes."""
-        self._views: set[int] = set()
         self._bound: dict[int, Node] = {}
         """By state, the replacing node."""
         self._values: set[int] = set()
-        self.copies: dict[int, int] = {}
-        """Copies by value."""
         for node in graph.nodes:
             self._note(node)
 
@@ -67,24 +76,19 @@ class _Binder:
         for value in node.outputs:
             if value is not None:
                 self._makers[value] = node
-        for view in node.effects.views:
-            made = node.outputs[view.output]
-            if made is not None:
-                self._views.add(made)
         for value in {value for value in node.inputs if value is not None}:
             self._readers.setdefault(value, []).append(node)
 
-    def bind(self, value: int, into: int) -> None:
-        """Replace a state by a value, or by a copy of the value."""
-        if not self._is_bound(value, into):
-            value = self.copies[value] = self._copied(value)
-            assert self._is_bound(value, into), "nothing depends on a copy"
-        self._graph.write_back(value, into)
+    def note_copy(self, source: int, node: Node) -> None:
+        """Note a new node that copies a value."""
+        self._note(node)
+        if source in self._bound:
+            self._behind.setdefault(node.index, []).append(self._bound[source])
 
-    def _is_bound(self, value: int, into: int) -> bool:
+    def bind(self, value: int, into: int) -> bool:
         """Bind a value to a state's bytes, if the value's node can write there."""
         maker = self._makers.get(value)
-        if maker is None or value in self._values or value in self._views:
+        if maker is None or value in self._values:
             return False
         readers = self._readers.get(into, [])
         if any(node is maker for node in readers) and not self._takes_over(maker, into, value):
@@ -121,29 +125,3 @@ class _Binder:
             if value is not None:
                 yield from self._readers.get(value, ())
         yield from self._behind.get(node.index, ())
-
-    def _copied(self, value: int) -> int:
-        """Append a node that copies a value, and return the copy."""
-        graph, source = self._graph, self._graph.values[value]
-        name = free_name(f"{source.name}_copy", (other.name for other in graph.values))
-        copy = graph.value(name, source.shape, source.dtype)
-        cost = ops.roofline(0, [ops.Array(source.shape, source.dtype, False)] * 2)
-        effects = Effects(in_place=(InPlace(0, 0),), pure=True)
-        node = graph.append(
-            "clone.default", (value,), (copy,), name=name, effects=effects, domain="aten", cost=cost
-        )
-        self._note(node)
-        if value in self._bound:
-            self._behind.setdefault(node.index, []).append(self._bound[value])
-        return copy
-
-
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return an unused name."""
-    used = set(taken)
-    number = 0
-    found = name
-    while found in used:
-        number += 1
-        found = f"{name}_{number}"
-    return found
