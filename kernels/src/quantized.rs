@@ -23,6 +23,8 @@ use crate::requantize::Requantization;
 use crate::team::{Team, even, ranges};
 use crate::tile::{COLUMNS, LANES, ROWS, is_wide, panel_rows};
 
+/// Positions that are unrolled at a time where scratch memory is short.
+const FEW: usize = 16;
 /// Most lane rows that are unrolled at a time.
 const DEPTH: usize = 384;
 /// Rows of lanes that are unrolled at a time, at least, unless there are fewer.
@@ -91,14 +93,16 @@ impl QuantizedConv {
     /// The way is fastest on a processor with AVX-512, see [`crate::Conv::way`];
     /// [`QuantizedConv::schedule`] finds the fastest way on this processor.
     pub fn way(&self, room: usize) -> QuantizedWay {
-        let most = [self.depth_lanes(), DEPTH, DEPTH / 4, self.shallow()];
-        let unrolled = most.into_iter().map(|most| self.unrolled(most));
+        let unrolled = [COLUMNS, FEW].into_iter().flat_map(|columns| {
+            let most = [self.depth_lanes(), DEPTH, DEPTH / 4, self.shallow()];
+            most.map(|most| self.unrolled(columns, most))
+        });
         let framed = self.frames(room).map(|frame| self.framed(frame));
         let fastest = unrolled.clone().chain(framed).filter(|way| way.scratch_len() <= room);
         fastest
             .min_by_key(|way| (way.cycles, way.scratch_len()))
             .or_else(|| unrolled.min_by_key(QuantizedWay::scratch_len))
-            .unwrap_or_else(|| self.unrolled(self.shallow()))
+            .unwrap_or_else(|| self.unrolled(FEW, self.shallow()))
     }
 
     /// Returns the fastest way on this processor for some threads to compute one image's
@@ -111,7 +115,7 @@ impl QuantizedConv {
             cycles: quantized_copied::framed_cycles(self, &frame),
             form: ImageForm::Framed(frame),
         });
-        let whole = self.unrolled(self.depth_lanes());
+        let whole = self.unrolled(COLUMNS, self.depth_lanes());
         let (form, is_direct) = if whole.scratch_len() <= room {
             (whole.form, false)
         } else {
@@ -152,17 +156,17 @@ impl QuantizedConv {
         QuantizedWay { form: ImageForm::Framed(frame), cycles: cycles + copied }
     }
 
-    fn unrolled(&self, most: usize) -> QuantizedWay {
+    fn unrolled(&self, columns: usize, most: usize) -> QuantizedWay {
         let (lanes, positions) = (self.depth_lanes(), self.window.positions());
         let passes = lanes.div_ceil(most.max(1));
         let rows = lanes.div_ceil(passes);
         let held = if passes > 1 { self.fan_out.next_multiple_of(ROWS) } else { 0 };
-        let (blocks, vectors) = (positions.div_ceil(COLUMNS), COLUMNS.div_ceil(LANES));
+        let (blocks, vectors) = (positions.div_ceil(columns), columns.div_ceil(LANES));
         let copied = if self.window.is_identity() { 4 } else { 60 } + 8 * vectors;
         // A row of weights is read once per block, from a cache that is slower the more there are.
         let halves = self.fan_out.div_ceil(ROWS / 2);
         let product = vectors * halves * (lanes * 2 + passes * 48) + halves * lanes;
-        let form = ImageForm::Unrolled { rows, held };
+        let form = ImageForm::Unrolled { columns, rows, held };
         QuantizedWay { form, cycles: blocks * (copied * lanes + product) }
     }
 
@@ -279,8 +283,11 @@ impl<L: Lane> SimdOp for Wide<'_, '_, '_, L> {
             for group in 0..sweep.conv.groups {
                 match sweep.way.form {
                     ImageForm::Framed(frame) => sweep.framed(isa, lane, &frame, n, group, scratch),
+                    ImageForm::Unrolled { columns: COLUMNS, rows, .. } => {
+                        sweep.unrolled::<I, L, COLUMNS>(isa, lane, rows, n, group, scratch);
+                    }
                     ImageForm::Unrolled { rows, .. } => {
-                        sweep.unrolled(isa, lane, rows, n, group, scratch);
+                        sweep.unrolled::<I, L, FEW>(isa, lane, rows, n, group, scratch);
                     }
                 }
             }
@@ -341,7 +348,7 @@ impl QuantizedSweep<'_, '_> {
 
     /// Makes a group's results with the image unrolled.
     #[inline(always)]
-    fn unrolled<I: Isa, L: Lane>(
+    fn unrolled<I: Isa, L: Lane, const N: usize>(
         &mut self,
         isa: I,
         lane: L,
@@ -350,9 +357,9 @@ impl QuantizedSweep<'_, '_> {
         group: usize,
         scratch: &mut [f32],
     ) {
-        let (columns, held) = scratch.as_chunks_mut().0.split_at_mut(rows);
-        for start in (0..self.output.size()).step_by(COLUMNS) {
-            let len = COLUMNS.min(self.output.size() - start);
+        let (columns, held) = scratch.as_chunks_mut::<N>().0.split_at_mut(rows);
+        for start in (0..self.output.size()).step_by(N) {
+            let len = N.min(self.output.size() - start);
             self.block(isa, lane, n, group, start..start + len, columns, held);
         }
     }
@@ -360,15 +367,15 @@ impl QuantizedSweep<'_, '_> {
     /// Makes a group's results at some positions, counted from the part's first position.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "operands of different kinds")]
-    fn block<I: Isa, L: Lane>(
+    fn block<I: Isa, L: Lane, const N: usize>(
         &mut self,
         isa: I,
         lane: L,
         n: usize,
         group: usize,
         positions: Range<usize>,
-        columns: &mut [[f32; COLUMNS]],
-        held: &mut [[f32; COLUMNS]],
+        columns: &mut [[f32; N]],
+        held: &mut [[f32; N]],
     ) {
         let conv = self.conv;
         let lanes = conv.depth_lanes();
@@ -390,13 +397,13 @@ impl QuantizedSweep<'_, '_> {
             for (panel, weights) in weights.chunks_exact(ROWS * lanes).enumerate() {
                 let channel = group * conv.fan_out + panel * ROWS;
                 let made = ROWS.min(conv.fan_out - panel * ROWS);
-                let mut local = [[0.0; COLUMNS]; ROWS];
+                let mut local = [[0.0; N]; ROWS];
                 let sums = match held.get_mut(panel * ROWS..(panel + 1) * ROWS) {
                     Some(held) => held,
                     None => &mut local[..],
                 };
                 if first == 0 {
-                    self.begin::<L, COLUMNS>(channel, made, sums);
+                    self.begin::<L, N>(channel, made, sums);
                 }
                 let weights = &weights.as_chunks().0[first..first + columns.len()];
                 accumulate(isa, lane, weights, made, columns, sums);

@@ -75,7 +75,9 @@ pub(crate) fn sweep<I: Isa>(isa: I, sweep: QuantizedSweep<'_, '_>, scratch: &mut
             (work.n, work.group) = (n, group);
             match work.sweep.way.form {
                 ImageForm::Framed(frame) => work.framed(isa, &frame, scratch),
-                ImageForm::Unrolled { rows, .. } if rows >= conv.depth_lanes() => {
+                ImageForm::Unrolled { columns: COLUMNS, rows, .. }
+                    if rows >= conv.depth_lanes() =>
+                {
                     work.unrolled(isa, scratch);
                 }
                 ImageForm::Unrolled { .. } => work.direct(isa),

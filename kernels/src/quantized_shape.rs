@@ -10,7 +10,7 @@ use crate::lanes::{Lane, Lanes, MOST_TERMS};
 use crate::pack::Sliding;
 use crate::raw::{Planes, PlanesMut};
 use crate::requantize::Requantization;
-use crate::tile::{COLUMNS, panel_rows};
+use crate::tile::panel_rows;
 
 /// Byte convolution sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,10 @@ pub struct QuantizedWay {
 /// The image's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ImageForm {
-    /// The unrolled image, for [`COLUMNS`] positions at a time.
+    /// The unrolled image.
     Unrolled {
+        /// Positions at a time.
+        columns: usize,
         /// Lane rows at a time.
         rows: usize,
         /// Rows of sums that are kept in scratch memory over several passes.
@@ -47,7 +49,7 @@ impl QuantizedWay {
     /// Returns the scratch elements that the way needs.
     pub fn scratch_len(&self) -> usize {
         match self.form {
-            ImageForm::Unrolled { rows, held } => COLUMNS * (rows + held),
+            ImageForm::Unrolled { columns, rows, held } => columns * (rows + held),
             ImageForm::Framed(frame) => frame.len(),
         }
     }
@@ -56,7 +58,7 @@ impl QuantizedWay {
     /// multiples of the unit.
     pub(crate) fn step(&self) -> usize {
         match self.form {
-            ImageForm::Unrolled { .. } => COLUMNS,
+            ImageForm::Unrolled { columns, .. } => columns,
             ImageForm::Framed(frame) => frame.rows * frame.width(),
         }
     }
