@@ -26,7 +26,7 @@ CORE = "arenaplan._core"
 FACADE = "ap"
 """The package itself: the names that programs use, and the entries of its registries."""
 
-MOST_WINGS, MOST_ARROWS = 12, 50
+MOST_WINGS, MOST_ARROWS = 13, 54
 
 
 class Unreadable(Exception):

@@ -1,5 +1,6 @@
 # The names of the package, which `__init__.py` imports from here at their first use.
 
+from . import classic as classic
 from . import formats as formats
 from . import graph as graph
 from . import planner as planner
@@ -18,7 +19,6 @@ from .planner import (
     PlanOptions,
     Problem,
     Space,
-    classic,
     diff,
     explain,
     pack,

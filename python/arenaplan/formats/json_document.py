@@ -58,7 +58,7 @@ def from_runtime_json(
         The file.
     parameters : iterable of str
         Names of inputs that are weights, as from
-        :func:`arenaplan.planner.classic.load_params`: these become constants outside the arena.
+        :func:`arenaplan.classic.load_params`: these become constants outside the arena.
     name : str
         The model's name.
 

@@ -1,4 +1,4 @@
-"""From a graph to a plan, as classic planners plan, too. Knows no operators and no file formats."""
+"""From a graph to a plan: options, memories, packing. Knows no operators and no file formats."""
 
 from __future__ import annotations
 

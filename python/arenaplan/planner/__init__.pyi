@@ -1,4 +1,3 @@
-from . import classic as classic
 from .changes import Change, Diff, Place, SpaceChange, diff
 from .packing import Buffer, Problem, Repacking, pack
 from .plan_options import PlanOptions, targets
@@ -61,7 +60,6 @@ __all__ = [
     "SpaceChange",
     "Spilled",
     "Timetable",
-    "classic",
     "diff",
     "explain",
     "graph_schema",

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from arenaplan._core import Plan
 from arenaplan.base.choices import FORMS, CodeKernels
+from arenaplan.classic.sharing import share_storage
+from arenaplan.classic.storage import runtime_json
 from arenaplan.deploy.export.c import header_of, shim_of
 from arenaplan.deploy.export.firmware import Firmware, firmware_of
 from arenaplan.deploy.export.folders import write_folder
@@ -36,8 +38,6 @@ from arenaplan.deploy.export.table import csv_of
 from arenaplan.deploy.export.tflm import TflmPlan, embed, obey, plan_in_best_order, plan_tflm
 from arenaplan.deploy.export.weights import weights_of
 from arenaplan.graph import Graph
-from arenaplan.planner.classic.sharing import share_storage
-from arenaplan.planner.classic.storage import runtime_json
 from arenaplan.planner.planning import plan as make_plan
 from arenaplan.tflite.reader.tflite_model import TfliteModel
 from arenaplan.tflite.runtime.arena import total

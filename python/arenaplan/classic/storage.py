@@ -84,7 +84,7 @@ class StoragePool:
 
     Examples
     --------
-    >>> from arenaplan.planner.classic import StorageEntry, StoragePool
+    >>> from arenaplan.classic import StorageEntry, StoragePool
     >>> pool = StoragePool(
     ...     [StorageEntry("a", (2, 3), "float32", 0), StorageEntry("b", (4,), "int8", 0)]
     ... )
