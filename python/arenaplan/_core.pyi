@@ -2847,6 +2847,11 @@ class Target:
         Whether inputs and outputs may be in the caller's memory.
         """
     @property
+    def early_writes(self, /) -> bool:
+        """
+        Whether a kernel writes elements of a piece before it has read all of the piece's inputs.
+        """
+    @property
     def fixed(self, /) -> str:
         """
         Origin of the runner's own structures: ``"runner"``, or ``"nobody"`` without such
@@ -2891,6 +2896,12 @@ class Target:
     def several_spaces(self, /) -> bool:
         """
         Whether values may be in several spaces.
+        """
+    @property
+    def strip_axis(self, /) -> int | None:
+        """
+        Dimension of the rows that are all that the runner streams, strip by strip; ``None`` if the
+        runner streams any pieces.
         """
     @property
     def summary(self, /) -> str:
