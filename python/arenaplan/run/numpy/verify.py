@@ -1,11 +1,12 @@
 """
-A run that trusts neither the plan nor the kernels.
+A run that trusts neither the plan nor where the kernels write.
 
 The live values in each step are derived here, from the graph and the order alone. After every step
 all other bytes are overwritten with a pattern, so that a value whose memory is given away too early
 is read as garbage. Before each step the arena is copied, and afterwards compared: a step may write
 only its outputs and its workspace. In lockstep the same kernels run with every value in separate
-memory, and each step's outputs must agree bit for bit.
+memory, and each step's outputs must agree bit for bit. Whether these kernels compute what single
+nodes do is a question for another run: of a plan with ``optimize="none"``.
 """
 
 from __future__ import annotations
