@@ -167,7 +167,7 @@ def test_odd_models_are_close(tmp_path: Path) -> None:
     assert written >= 20
 
 
-@pytest.mark.parametrize("options", [{}, {"optimize": "all", "max_slowdown": None}])
+@pytest.mark.parametrize("options", [{}, {"optimize": "all,-in-place"}])
 def test_networks_over_images_are_close(options: dict[str, Any], tmp_path: Path) -> None:
     """No result is written over an operand that is still read: plans overlap them as they can."""
     for seed in range(24):
@@ -180,6 +180,19 @@ def test_networks_over_images_are_close(options: dict[str, Any], tmp_path: Path)
         for made in program.run([feed, feed]):
             for name, array in wanted.items():
                 np.testing.assert_allclose(made[name], array, 1e-3, 1e-4, err_msg=f"{seed} {name}")
+
+
+def test_a_whole_copy_to_a_small_distance_moves(tmp_path: Path) -> None:
+    graph = ap.Graph("moved")
+    op = ap.train.operators(graph)
+    x = op.Neg(graph.input("x", (1, 5, 4, 6)))
+    graph.output(op.Neg(op.Pad(x, np.zeros(8, np.int64))))
+    files = generated(graph, ap.plan(graph, target="c-code", optimize="overlap"), name="model")
+    assert "memmove" in files.source
+    program = CodeProgram(graph, files, tmp_path, flags=["-O2", *SANITIZERS])
+    feed = {"x": f32(1, 5, 4, 6)}
+    (found,) = program.run([feed])[0].values()
+    np.testing.assert_array_equal(found, feed["x"])
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet", "unet", "vit"])

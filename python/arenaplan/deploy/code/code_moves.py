@@ -159,8 +159,8 @@ class BoxCopy:
             site.use("move")
             self._parameters = site.structure("move", fields)
 
-    def line(self, source: str, target: str) -> str:
-        """Return the statement."""
+    def line(self, source: str, target: str, distance: int | None) -> str:
+        """Return the statement; bytes at a distance in one memory may overlap."""
         x, y = (
             f"({const}uint8_t *){text}{f' + {begin}' if begin else ''}"
             for const, text, begin in zip(
@@ -168,7 +168,8 @@ class BoxCopy:
             )
         )
         if self.is_gapless:
-            return f"(void)memcpy({y}, {x}, {self._together});"
+            is_near = distance is not None and abs(distance) < self._together
+            return f"(void){'memmove' if is_near else 'memcpy'}({y}, {x}, {self._together});"
         return f"move({self._parameters}, {x}, {y});"
 
 
@@ -221,11 +222,12 @@ def moved(site: CodeSite, positions: Sequence[int]) -> Emit:
     def emit(part: CodePart) -> list[str]:
         lines = [line for fill in fills for line in fill(part)]
         for source, made, copy in copies:
-            if site.is_there(source, made, copy.begins, gapless=copy.is_gapless):
+            distance = site.distance(source, made, copy.begins)
+            if copy.is_gapless and distance == 0:
                 continue
             target = site.pointer_to(made)
             if target is not None:
-                lines.append(copy.line(pointer(part, source), target))
+                lines.append(copy.line(pointer(part, source), target, distance))
         return lines
 
     return emit

@@ -202,12 +202,12 @@ class CodeSite:
             run()
         return results
 
-    def is_there(self, source: int, made: int, begins: tuple[int, int], *, gapless: bool) -> bool:
-        """Whether an input's bytes are already in an output's place."""
+    def distance(self, source: int, made: int, begins: tuple[int, int]) -> int | None:
+        """Return the bytes from an output's to an input's bytes; ``None`` in two memories."""
         x, y = self.places.inputs[source], self.places.outputs[made]
-        if x is None or y is None or not gapless:
-            return False
-        return (x.memory, x.offset + begins[0]) == (y.memory, y.offset + begins[1])
+        if x is None or y is None or x.memory != y.memory:
+            return None
+        return x.offset + begins[0] - y.offset - begins[1]
 
     def use(self, template: str, words: Mapping[str, str] | None = None, name: str = "") -> None:
         """Add a kernel to the program."""
