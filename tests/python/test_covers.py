@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import arenaplan as ap
 import flat
-from arenaplan.base import errors
+from arenaplan.base import errors, model_files
 from arenaplan.cli import main
 from arenaplan.cli.syntax import COMMANDS
 from arenaplan.deploy.export import EXPORTERS
@@ -26,7 +26,6 @@ from arenaplan.formats.partial import NOTHING_KNOWN
 from arenaplan.report.batch.jobs import Job, run_job
 from arenaplan.run.dynamic.model_stages import NOTHING_DONE, stage_graph
 from arenaplan.tflite import files
-from arenaplan.tflite.reader import tflite_model
 from raising import raises
 from strip_models import random_network
 from test_spaces import sealed
@@ -364,7 +363,7 @@ def test_a_command_reads_a_file_once_and_walks_a_signature_once(
     one.write_bytes(random_network(1))
     opened: list[object] = []
     walked: list[str] = []
-    opener, walk = tflite_model._open_at_once, files.TfliteWalk
+    opener, walk = model_files._open_at_once, files.TfliteWalk
 
     def counted(path: str, flags: int) -> int:
         opened.append(path)
@@ -374,7 +373,7 @@ def test_a_command_reads_a_file_once_and_walks_a_signature_once(
         walked.extend([name] if name else [])  # Other orders of operators are of no file.
         return walk(model, name, *given)
 
-    monkeypatch.setattr(tflite_model, "_open_at_once", counted)
+    monkeypatch.setattr(model_files, "_open_at_once", counted)
     monkeypatch.setattr(files, "TfliteWalk", walking)
     for path, options in itertools.product((one, two), READERS[command]):
         opened.clear()

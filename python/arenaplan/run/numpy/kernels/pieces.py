@@ -141,8 +141,6 @@ def negligible(signature: Signature) -> int:
 
 def address(array: np.ndarray) -> int:
     """Return where the array's first element is."""
-    if isinstance(array, np.generic):  # As array[()] is; array[...] is a view.
-        raise InternalError("a number has no address in an arena")
     return int(array.__array_interface__["data"][0])
 
 
@@ -168,6 +166,8 @@ def in_sequence(*work: Run | None) -> Run | None:
 
 def copy(source: np.ndarray, target: np.ndarray) -> Run | None:
     """Return a function that copies ``source`` to ``target``; ``None`` if both are the same."""
+    if isinstance(target, np.generic):  # As array[()] is; array[...] is a view.
+        raise InternalError("a number that is no view has no place in an arena")
     if target.size == 0 or _same_elements(source, target):
         return None
     return partial(np.copyto, target, source)
