@@ -33,7 +33,6 @@ pub use inner::ChosenInner;
 pub use node::{
     Choice, Effects, Flow, InPlace, InnerSize, Node, Overlap, View, Whole, Window, Workspace,
 };
-#[cfg(feature = "serde")]
 pub use reach::Reachability;
 pub(crate) use reach::unordered;
 pub(crate) use repeat::{Repeated, Stored};
