@@ -20,9 +20,9 @@ _MOST_DRAWN: Final = 2000
 _NO_NODE: Final[Mapping[str, Any]] = {
     "node": "",
     **dict.fromkeys(("op", "layer", "source", "strip_rows")),
-    **dict.fromkeys(("fused", "ops", "inputs", "outputs", "may_share"), ()),
 }
-"""The fields of a step without a node."""
+_NO_NAMES: Final = ("fused", "ops", "inputs", "outputs", "may_share")
+"""The fields of a step without a node, and those that are lists."""
 
 
 def report_of_packing(
@@ -133,7 +133,13 @@ def report_of_packing(
         "values": values,
         "workspaces": [],
         "steps": [
-            {"step": step, **_NO_NODE, "live_bytes": total} for step, total in enumerate(totals)
+            {
+                "step": step,
+                **_NO_NODE,
+                **{name: [] for name in _NO_NAMES},
+                "live_bytes": total,
+            }
+            for step, total in enumerate(totals)
         ],
         "why": [],
         "curves": [
