@@ -408,7 +408,8 @@ def test_ctrl_c_while_importing_has_its_code(delay: float, small: Path) -> None:
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    if process.returncode == 0:
+    # Python's own end does not catch a signal any more; a shell says 130 there, too.
+    if process.returncode in (0, -signal.SIGINT):
         assert "128 bytes" in out, "it was done before"
     else:
         # Where the imports were done before, the search said that it ends.
