@@ -335,8 +335,7 @@ impl Target {
         self
     }
 
-    /// Sets the dimension of the rows that are all that the runner streams; with `None`, it streams
-    /// any pieces.
+    /// Sets the dimension of the only rows that the runner streams; `None` permits any pieces.
     #[must_use]
     pub fn with_strip_axis(mut self, axis: Option<usize>) -> Self {
         self.strip_axis = axis;

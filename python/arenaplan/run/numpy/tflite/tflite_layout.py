@@ -266,18 +266,10 @@ def inside_of(signature: Signature, shape: Sequence[int], y: np.ndarray) -> np.n
 @kernel("MIRROR_PAD", domain=DOMAIN)
 def mirror_pad(step: Step) -> Run | None:
     """Borders repeat the inside, backwards."""
-    x, y = operand(step, 0), result(step)
-    inner, parts = mirrored(step.signature, x, y)
-    return in_sequence(copy(x, inner), *(copy(source, target) for source, target in parts))
-
-
-def mirrored(
-    signature: Signature, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the inside of a result, and the parts that are copied from there to borders."""
+    signature, x, y = step.signature, operand(step, 0), result(step)
     amounts = constant_operand(signature, 1).reshape(-1, 2).tolist()
     skip = 1 - int(signature.attributes.get("mode", 0))
-    inside, parts = inside_of(signature, x.shape, y), []
+    parts = [(x, inside_of(signature, x.shape, y))]
     # Dimension by dimension, each with the borders of earlier dimensions.
     inner = [slice(before, before + dim) for (before, _), dim in zip(amounts, x.shape, strict=True)]
     for axis, (before, after) in enumerate(amounts):
@@ -289,7 +281,7 @@ def mirrored(
         if after:
             stop = before + dim - skip
             parts.append((rows[stop - after : stop][::-1], rows[before + dim :]))
-    return inside, parts
+    return in_sequence(*(copy(source, target) for source, target in parts))
 
 
 @kernel("RESIZE_NEAREST_NEIGHBOR", domain=DOMAIN)
